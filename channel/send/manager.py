@@ -7,12 +7,12 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from channel.clock import SYSTEM_CLOCK, Clock
 from channel.config import ChannelConfig
 from channel.errors import BrokerNotAvailable, IllegalState
-from channel.locks import guards, guards_calls, guards_changes, new_lock, new_reentrant_lock
+from channel.locks import guards_calls, guards_changes, new_lock, new_reentrant_lock
 from channel.logs import get_logger
 from channel.metrics import Metrics
 from channel.network.node_client import new_client
@@ -29,7 +29,7 @@ from .send_thread import BrokerRequests, DroppedRequest, Outcome, QueueItem, Req
 from .state_change_log import StateChangeLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from channel.network.client import MetadataUpdater, NetworkClient
     from channel.network.recorder import Recorder
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
         UpdateMetadataRequest,
         UpdateMetadataResponse,
     )
-
-
-_log = get_logger(__name__)
 
 GROUP: Final = "kafka.controller:type=ControllerChannelManager"
 _QUEUE_SIZE: Final = "QueueSize"
@@ -74,13 +71,16 @@ class ControllerChannelManager(Closeable):
         config: Timeouts and listeners.
         metrics: Takes queue sizes and times, and the selectors' metrics.
         send_threads: The number of threads that serve the brokers; that of ``config`` if None.
-        on_dropped: Called with requests that will not be answered: dropped as their broker was removed or unknown,
-            as they cannot be encoded, or as their send thread has died.
+        on_dropped: Called, in place of their callbacks, with a broker's id and its requests that will not be answered,
+            oldest first, once no more of their bytes are sent: dropped as their broker was removed or unknown, as they
+            cannot be encoded, or as their send thread has died.
         on_thread_failed: Called with a send thread that has died of an error, and the ids of its brokers.
         recorder: Records every frame.
 
     Attributes:
         metrics: The metrics, as given or new.
+        dropped: The number of requests dropped so far.
+        possibly_applied: The number of those that were sent, so that the broker may have applied them.
         failed_threads: The names of the send threads that have died.
 
     Raises:
@@ -96,17 +96,22 @@ class ControllerChannelManager(Closeable):
         metrics: Metrics | None = None,
         *,
         send_threads: SendThreads | None = None,
-        on_dropped: DroppedHook | None = None,
+        on_dropped: Callable[[int, list[DroppedRequest]], None] | None = None,
         on_thread_failed: Callable[[str, list[int]], None] | None = None,
         recorder: Recorder | None = None,
     ) -> None:
         self.controller_id = controller_id
+        self.dropped = self.possibly_applied = 0
         self.failed_threads: list[str] = []
         self._controller_epoch = controller_epoch
         self._config = config = config or ChannelConfig()
-        self._clients = BrokerClients(controller_id, config, clock, recorder, self._selector_metrics)
+        self._listener = config.control_plane_listener_name or config.inter_broker_listener
+        self._protocol = config.protocol_of(self._listener)
+        self._channels = client_channels(self._protocol, _inter_broker_security(config), str(controller_id))
+        self._recorder = recorder
         self._versions = control_versions(config.inter_broker_protocol_version)
-        self._dropped = DroppedRequests(controller_id, on_dropped)
+        self._on_dropped = on_dropped
+        self._dropping = new_lock("dropped requests")
         self._clock = clock
         self.metrics = Metrics(clock) if metrics is None else metrics
         self._state_log = StateChangeLog(controller_id)
@@ -136,16 +141,6 @@ class ControllerChannelManager(Closeable):
         }
         for name, (read, doc) in gauges.items():
             self.metrics.gauge(GROUP, name, read, doc=doc)
-
-    @property
-    def dropped(self) -> int:
-        """The number of requests dropped so far."""
-        return self._dropped.count
-
-    @property
-    def possibly_applied(self) -> int:
-        """The number of dropped requests that were sent, so that the broker may have applied them."""
-        return self._dropped.possibly_applied
 
     # ---- brokers
 
@@ -233,7 +228,7 @@ class ControllerChannelManager(Closeable):
     def forget_in_child(self) -> None:
         """Drop all brokers in a forked child: threads and connections are the parent's."""
         self._lock, self._changing = new_lock("brokers by id"), new_reentrant_lock("changes of brokers")
-        self._dropped.forget_lock()
+        self._dropping = new_lock("dropped requests")
         with self._lock:
             self._is_shut_down = True
             self._brokers = {}
@@ -287,7 +282,7 @@ class ControllerChannelManager(Closeable):
         except KprotoError as e:
             self._log.error("%s cannot be encoded, broker %d will not get it: %s", request, broker_id, e)
             item = DroppedRequest(request, callback, self._clock.milliseconds(), Outcome.NOT_SENT, e)
-            self._dropped.add(broker_id, [item])
+            self._drop(broker_id, [item])
             raise
         queued = QueueItem(request, callback, self._clock.nanoseconds() // 1_000_000)
         state = self._brokers.get(broker_id)
@@ -302,7 +297,7 @@ class ControllerChannelManager(Closeable):
             broker_id,
             ", as the channel manager is shut down" if self._is_shut_down else "",
         )
-        self._dropped.add(broker_id, [queued.dropped(Outcome.NOT_SENT)])
+        self._drop(broker_id, [queued.dropped(Outcome.NOT_SENT)])
 
     def versioned(self, message: Message) -> SingleRequest:
         """Make the request of a message, in the version of ``inter.broker.protocol.version``.
@@ -315,8 +310,59 @@ class ControllerChannelManager(Closeable):
 
     # ---- the inside
 
+    def _drop(self, broker_id: int, items: list[DroppedRequest]) -> None:
+        """Count requests that will not be answered, oldest first, and report them; an error of the hook is logged."""
+        if not items:
+            return
+        with self._dropping:
+            self.dropped += len(items)
+            self.possibly_applied += sum(item.outcome is Outcome.POSSIBLY_APPLIED for item in items)
+        if self._on_dropped is not None:
+            try:
+                self._on_dropped(broker_id, items)
+            except Exception:  # noqa: BLE001  (a hook must cost neither a send thread nor a removal)
+                self._log.exception("the hook for dropped requests failed")
+
+    def _node(self, broker: Broker) -> Node:
+        """Return the address of the broker's listener that the controller talks to.
+
+        The security protocol of the connection is that of the controller's own settings. Another protocol in the
+        broker's registration is logged, and never used: it could make the controller send its password in clear.
+
+        Raises:
+            BrokerNotAvailable: The broker does not have the listener that the controller talks to.
+        """
+        listener = self._listener
+        endpoint = broker.endpoint(listener)
+        if endpoint is None:
+            raise BrokerNotAvailable(f"{broker} has no listener {listener} for the controller to talk to")
+        if endpoint.security_protocol != self._protocol:
+            self._log.warning(
+                "broker %d has registered listener %s with security protocol %s; the controller connects with %s, "
+                "as its own settings say (security.inter.broker.protocol, listener.security.protocol.map)",
+                broker.id, listener, SecurityProtocol.name_of(endpoint.security_protocol), self._protocol.name,
+            )  # fmt: skip
+        return Node(broker.id, endpoint.host, endpoint.port, broker.rack, listener)
+
+    def _new_client(self, metadata: MetadataUpdater, polls: PollTimes) -> NetworkClient:
+        """Make a send thread's client, whose polls are counted."""
+        return new_client(
+            self._config,
+            self._channels,
+            metadata,
+            str(self.controller_id),
+            clock=self._clock,
+            metrics_of=self._selector_metrics,
+            polls=polls,
+            recorder=self._recorder,
+            max_in_flight=1,
+            reconnect_backoff_ms=0,
+            reconnect_backoff_max_ms=0,
+            discover_versions=False,
+        )
+
     def _add(self, broker: Broker) -> None:
-        node = self._clients.node(broker)
+        node = self._node(broker)
         while not self._add_to(self._threads.for_broker(broker.id), broker, node):
             pass  # that thread has died just now
 
@@ -351,7 +397,7 @@ class ControllerChannelManager(Closeable):
             name,
             self.controller_id,
             self._controller_epoch,
-            partial(self._clients.new_client, polls=polls),
+            partial(self._new_client, polls=polls),
             self._config.controller_socket_timeout_ms,
             self._state_log,
             self._thread_failed,
@@ -371,7 +417,7 @@ class ControllerChannelManager(Closeable):
             dropped = state.requests.close()
             if dropped:
                 self._log.warning("broker %d is removed: %d requests will not be answered", broker_id, len(dropped))
-            self._dropped.add(broker_id, dropped)
+            self._drop(broker_id, dropped)
 
         def forget() -> None:
             with self._lock:
@@ -400,7 +446,7 @@ class ControllerChannelManager(Closeable):
     def _undeliverable(self, requests: BrokerRequests, item: DroppedRequest) -> None:
         """Report a request that cannot be encoded; later requests are still sent."""
         self._log.error("%s cannot be sent to %s: %s", item.request, requests.node, item.error)
-        self._dropped.add(requests.node.id, [item])
+        self._drop(requests.node.id, [item])
 
     def _thread_failed(self, thread: RequestSendThread) -> None:
         """Report a send thread that has died, and the requests of its brokers; later requests are dropped too."""
@@ -410,7 +456,7 @@ class ControllerChannelManager(Closeable):
         ids = sorted(broker.node.id for broker in brokers)
         self._log.critical("%s has died; brokers %s get no requests until they are removed and added", thread.name, ids)
         for broker in brokers:
-            self._dropped.add(broker.node.id, [item._replace(error=thread.error) for item in broker.close()])
+            self._drop(broker.node.id, [item._replace(error=thread.error) for item in broker.close()])
         if self._on_thread_failed is not None:
             self._on_thread_failed(thread.name, ids)
 
@@ -424,54 +470,10 @@ class ControllerChannelManager(Closeable):
             return sum(len(state.requests) for state in self._brokers.values())
 
 
-guards(ControllerChannelManager, "_changing", "_clients")
-guards_calls(ControllerChannelManager, "_changing", "_add", "_remove")
+guards_calls(ControllerChannelManager, "_changing", "_add", "_new_client", "_node", "_remove")
 guards_calls(ControllerChannelManager, "_lock", "_brokers_of_dead")
 guards_changes(ControllerChannelManager, "_lock", "_brokers", "_is_shut_down")
-
-
-DroppedHook: TypeAlias = "Callable[[int, list[DroppedRequest]], None]"
-"""Takes a broker's dropped requests in place of their callbacks, oldest first, once no more of their bytes are sent."""
-
-
-class DroppedRequests:
-    """Counts dropped requests and reports them; for any thread.
-
-    Args:
-        controller_id: The controller's broker id, for the log.
-        hook: Called with the dropped requests of one broker; its errors are logged.
-
-    Attributes:
-        count: The number of requests dropped so far.
-        possibly_applied: The number of dropped requests that were sent, so that the broker may have applied them.
-    """
-
-    def __init__(self, controller_id: int, hook: DroppedHook | None) -> None:
-        self.count = 0
-        self.possibly_applied = 0
-        self._hook = hook
-        self._lock = new_lock("dropped requests")
-        self._log = get_logger(__name__, f"[Channel manager on controller {controller_id}]")
-
-    def add(self, broker_id: int, items: Sequence[DroppedRequest]) -> None:
-        """Count requests, oldest first, and report them."""
-        if not items:
-            return
-        with self._lock:
-            self.count += len(items)
-            self.possibly_applied += sum(item.outcome is Outcome.POSSIBLY_APPLIED for item in items)
-        if self._hook is not None:
-            try:
-                self._hook(broker_id, list(items))
-            except Exception:  # noqa: BLE001  (a hook must cost neither a send thread nor a removal)
-                self._log.exception("the hook for dropped requests failed")
-
-    def forget_lock(self) -> None:
-        """Replace the lock in a forked child: a thread of the parent may have held it."""
-        self._lock = new_lock("dropped requests")
-
-
-guards_changes(DroppedRequests, "_lock", "count", "possibly_applied")
+guards_changes(ControllerChannelManager, "_dropping", "dropped", "possibly_applied")
 
 
 SendThreads = int | Literal["per_broker"]
@@ -565,75 +567,6 @@ class SendThreadPool:
     def forget(self) -> None:
         """Drop all threads in a forked child: they are the parent's."""
         self._serving = []
-
-
-class BrokerClients:
-    """Makes the clients of send threads, and gives each broker its node: the listener that the controller talks to.
-
-    Args:
-        controller_id: The controller's broker id, the client id of every request.
-        config: Timeouts, listeners and security.
-        recorder: Records every frame.
-        metrics_of: Returns the selector metrics of a broker, by its node id.
-
-    Raises:
-        ConfigurationError: The security protocol between brokers is not served.
-    """
-
-    def __init__(
-        self,
-        controller_id: int,
-        config: ChannelConfig,
-        clock: Clock,
-        recorder: Recorder | None,
-        metrics_of: Callable[[str], SelectorMetrics | None],
-    ) -> None:
-        self._controller_id = controller_id
-        self._config = config
-        self._clock = clock
-        self._recorder = recorder
-        self._metrics_of = metrics_of
-        self._listener = config.control_plane_listener_name or config.inter_broker_listener
-        self._protocol = config.protocol_of(self._listener)
-        self._channels = client_channels(self._protocol, _inter_broker_security(config), str(controller_id))
-
-    def node(self, broker: Broker) -> Node:
-        """Return the address of the broker's listener that the controller talks to.
-
-        The security protocol of the connection is that of the controller's own settings. Another protocol in the
-        broker's registration is logged, and never used: it could make the controller send its password in clear.
-
-        Raises:
-            BrokerNotAvailable: The broker does not have the listener that the controller talks to.
-        """
-        listener = self._listener
-        endpoint = broker.endpoint(listener)
-        if endpoint is None:
-            raise BrokerNotAvailable(f"{broker} has no listener {listener} for the controller to talk to")
-        if endpoint.security_protocol != self._protocol:
-            _log.warning(
-                "broker %d has registered listener %s with security protocol %s; the controller connects with %s, "
-                "as its own settings say (security.inter.broker.protocol, listener.security.protocol.map)",
-                broker.id, listener, SecurityProtocol.name_of(endpoint.security_protocol), self._protocol.name,
-            )  # fmt: skip
-        return Node(broker.id, endpoint.host, endpoint.port, broker.rack, listener)
-
-    def new_client(self, metadata: MetadataUpdater, polls: PollTimes) -> NetworkClient:
-        """Make a send thread's client, whose polls are counted."""
-        return new_client(
-            self._config,
-            self._channels,
-            metadata,
-            str(self._controller_id),
-            clock=self._clock,
-            metrics_of=self._metrics_of,
-            polls=polls,
-            recorder=self._recorder,
-            max_in_flight=1,
-            reconnect_backoff_ms=0,
-            reconnect_backoff_max_ms=0,
-            discover_versions=False,
-        )
 
 
 def _inter_broker_security(config: ChannelConfig) -> SecurityConfig:

@@ -23,7 +23,7 @@ from channel.metrics import Metrics
 from channel.network.request import ClientRequest, ClientResponse
 from channel.send import manager as channel_manager
 from channel.send.encoded_requests import ControlRequest, ListenerNotExpressible, SingleRequest, UnwritableRequest
-from channel.send.manager import GROUP, BrokerClients, ControllerChannelManager
+from channel.send.manager import GROUP, ControllerChannelManager
 from channel.send.send_thread import BrokerRequests, DroppedRequest, Outcome, RequestSendThread
 from channel.types import Broker, EndPoint, Node
 from kproto.api import ApiKey
@@ -122,7 +122,7 @@ def make(request: pytest.FixtureRequest, dropped: list[Any]) -> Iterator[Callabl
 @pytest.fixture
 def with_client(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], FakeClient]], None]:
     """Gives each send thread a client that a function makes."""
-    return lambda new: monkeypatch.setattr(BrokerClients, "new_client", lambda *_, **__: new())
+    return lambda new: monkeypatch.setattr(ControllerChannelManager, "_new_client", lambda *_, **__: new())
 
 
 @pytest.mark.conformance("RST-10")
