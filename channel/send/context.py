@@ -31,8 +31,6 @@ class ControllerContext:
         topics_with_deletion_started: Topics whose replicas are being deleted.
         partitions_being_reassigned: Partitions whose replicas are being changed.
         topics_ineligible_for_deletion: Topics whose deletion must wait for a dead replica or a reassignment.
-        preferred_replica_imbalance_count: Partitions whose leader is not the preferred replica, without those of topics
-            queued for deletion.
         brokers_version: A number that changes whenever the known brokers change.
     """
 
@@ -44,7 +42,6 @@ class ControllerContext:
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
         self.partitions_being_reassigned: set[TopicPartition] = set()
-        self.preferred_replica_imbalance_count = 0
         self.brokers_version = 0
         self._brokers: dict[int, Broker] = {}
         self._epochs: dict[int, int] = {}
@@ -139,9 +136,8 @@ class ControllerContext:
 
     def remove_topic(self, topic: str) -> None:
         """Forget everything about a topic."""
-        leadership = self._leadership.pop(topic, {})
-        for partition, assignment in self._assignments.pop(topic, {}).items():
-            self._count_imbalance(topic, assignment, leadership.get(partition), -1)
+        self._leadership.pop(topic, None)
+        self._assignments.pop(topic, None)
         for queue in (
             self.topics_to_be_deleted,
             self.topics_with_deletion_started,
@@ -156,11 +152,7 @@ class ControllerContext:
 
     def queue_topic_deletion(self, topics: Iterable[str]) -> None:
         """Queue topics for deletion: from now on UpdateMetadata sends them as deleted."""
-        for topic in set(topics) - self.topics_to_be_deleted:
-            leadership = self._leadership.get(topic, {})
-            for partition, assignment in self._assignments.get(topic, {}).items():
-                self._count_imbalance(topic, assignment, leadership.get(partition), -1)
-            self.topics_to_be_deleted.add(topic)
+        self.topics_to_be_deleted.update(topics)
 
     # ---- partitions
 
@@ -169,10 +161,6 @@ class ControllerContext:
         of_topic = self._assignments.get(tp.topic)
         if of_topic is None:
             of_topic = self._assignments[tp.topic] = {}
-        leadership = self.partition_leadership_info(tp)
-        if leadership is not None:
-            self._count_imbalance(tp.topic, of_topic.get(tp.partition, _UNASSIGNED), leadership, -1)
-            self._count_imbalance(tp.topic, assignment, leadership, 1)
         of_topic[tp.partition] = assignment
 
     def partition_full_replica_assignment(self, tp: TopicPartition) -> ReplicaAssignment:
@@ -188,9 +176,6 @@ class ControllerContext:
         of_topic = self._leadership.get(tp.topic)
         if of_topic is None:
             of_topic = self._leadership[tp.topic] = {}
-        assignment = self.partition_full_replica_assignment(tp)
-        self._count_imbalance(tp.topic, assignment, of_topic.get(tp.partition), -1)
-        self._count_imbalance(tp.topic, assignment, info, 1)
         of_topic[tp.partition] = info
 
     def partition_leadership_info(self, tp: TopicPartition) -> LeaderIsrAndControllerEpoch | None:
@@ -224,6 +209,22 @@ class ControllerContext:
     def partition_count(self) -> int:
         """The number of partitions with an assignment."""
         return sum(map(len, list(self._assignments.values())))  # copied to a list, as metrics are read on other threads
+
+    @property
+    def preferred_replica_imbalance_count(self) -> int:
+        """The number of partitions that another than the preferred replica leads, as long as that is not being added.
+
+        Topics queued for deletion do not count.
+        """
+        count = 0
+        for topic, of_topic in list(self._leadership.items()):  # copied, as metrics are read on other threads
+            if topic not in self.topics_to_be_deleted:
+                assignments = self._assignments.get(topic, {})
+                for partition, ((leader, *_), _) in list(of_topic.items()):
+                    replicas, adding, _ = assignments.get(partition, _UNASSIGNED)
+                    if replicas and replicas[0] != leader and replicas[0] not in adding:
+                        count += 1
+        return count
 
     def partitions_for_topic(self, topic: str) -> list[TopicPartition]:
         """The partitions of a topic."""
@@ -325,14 +326,3 @@ class ControllerContext:
         changes = self.brokers_version
         self.__init__()  # type: ignore[misc]
         self.brokers_version = changes + 1
-
-    def _count_imbalance(
-        self, topic: str, assignment: ReplicaAssignment, info: LeaderIsrAndControllerEpoch | None, step: int
-    ) -> None:
-        if info is None or not assignment.replicas or topic in self.topics_to_be_deleted:
-            return
-        preferred = assignment.replicas[0]
-        if preferred in assignment.adding:
-            return  # a replica that is being added cannot lead yet
-        if info.leader_and_isr.leader != preferred:
-            self.preferred_replica_imbalance_count += step

@@ -74,16 +74,6 @@ def test_only_leaders_that_somebody_could_replace_are_listed(context: Controller
     assert context.partition_leaders_on_broker(1) == [FOO[0]]
 
 
-def test_topic_ids_are_one_to_one(context: ControllerContext) -> None:
-    a, b = b"a" * 16, b"b" * 16
-    context.add_topic_id("foo", a)
-    context.add_topic_id("foo", a)
-    for topic, topic_id in (("foo", b), ("bar", a), ("unknown", b)):
-        with pytest.raises(ValueError):
-            context.add_topic_id(topic, topic_id)
-    assert (context.topic_name(a), context.topic_name(b)) == ("foo", None)
-
-
 def test_a_removed_topic_leaves_nothing(context: ControllerContext) -> None:
     context.add_topic_id("foo", b"a" * 16)
     context.put_partition_leadership_info(FOO[0], leads(2))
@@ -156,45 +146,6 @@ def test_brokers_are_never_taken_for_earlier_ones(context: ControllerContext) ->
         change()
         assert context.brokers_version not in seen
         seen.add(context.brokers_version)
-
-
-_ACTION = st.one_of(
-    st.tuples(st.just("lead"), st.sampled_from(FOO), st.integers(-1, 3)),
-    st.tuples(
-        st.just("assign"),
-        st.sampled_from(FOO),
-        st.builds(
-            lambda target, origin: ReplicaAssignment(tuple(origin)).reassign_to(tuple(target)),
-            st.permutations([1, 2, 3]),
-            st.permutations([1, 2]),
-        ),
-    ),
-    st.tuples(st.just("queue"), st.just(FOO[0]), st.none()),
-    st.tuples(st.just("remove"), st.just(FOO[0]), st.none()),
-)
-
-
-@given(st.lists(_ACTION, max_size=20))
-def test_imbalance_counted_step_by_step_is_imbalance_counted_at_the_end(actions: list) -> None:
-    context = ControllerContext()
-    context.set_all_topics(["foo"])
-    for kind, tp, value in actions:
-        match kind:
-            case "lead":
-                context.put_partition_leadership_info(tp, leads(value))
-            case "assign":
-                context.update_partition_full_replica_assignment(tp, value)
-            case "queue":
-                context.queue_topic_deletion([tp.topic])
-            case "remove":
-                context.remove_topic(tp.topic)
-    expected = 0
-    for tp in context.partitions_with_leaders:
-        assignment, info = context.partition_full_replica_assignment(tp), context.partition_leadership_info(tp)
-        assert info is not None
-        if assignment.replicas and assignment.replicas[0] not in assignment.adding:
-            expected += info.leader_and_isr.leader != assignment.replicas[0]
-    assert context.preferred_replica_imbalance_count == expected
 
 
 @given(st.permutations(range(6)), st.permutations(range(6)), st.integers(1, 5), st.integers(1, 5))
@@ -332,6 +283,7 @@ def test_a_topic_and_its_id_belong_together() -> None:
     with pytest.raises(ValueError, match="belongs to topic t"):
         context.add_topic_id("u", x)
     assert dict(context.topic_ids) == {"t": x}
+    assert (context.topic_name(x), context.topic_name(y)) == ("t", None)
 
 
 # ---- lookups of many partitions
