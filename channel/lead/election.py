@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ControllerChange(ControllerEvent, state=ControllerState.CONTROLLER_CHANGE):
-    """``/controller`` was or may have been created, changed or deleted; also the first event."""
+    """``/controller`` was or may have been created, changed or deleted; also the first event of each session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,6 @@ class Expire(ControllerEvent, state=ControllerState.CONTROLLER_CHANGE):
     """The session has expired."""
 
     done: threading.Event = field(default_factory=threading.Event)
-
-
-@dataclass(frozen=True, slots=True)
-class Reelect(ControllerEvent, state=ControllerState.CONTROLLER_CHANGE):
-    """A new session has begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +280,7 @@ class Controller(Startable):
 
     def session_began(self) -> None:
         """Stand for election in a new session."""
-        self.events.put(Reelect())
+        self.events.put(ControllerChange())
 
     # ---- events
 
@@ -299,9 +294,6 @@ class Controller(Startable):
                 case Expire():
                     self._forget()
                     self._resign()
-                case Reelect():
-                    self._maybe_resign()
-                    self._elect()
                 case Abandon():
                     self._forget()
                     self._end_leadership()
@@ -328,7 +320,7 @@ class Controller(Startable):
             self._move()
         except Exception as e:
             refuse(event, ErrorCode.UNKNOWN_SERVER_ERROR)  # this is the active controller: no other would answer
-            if not isinstance(event, (ControllerChange, Reelect)):
+            if not isinstance(event, ControllerChange):
                 raise
             # Whatever it was, no change of /controller may follow that would make this broker stand again.
             self._log.error("cannot stand for election now: %s", e, exc_info=not isinstance(e, KprotoError))
