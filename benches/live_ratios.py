@@ -116,7 +116,9 @@ def broker() -> Iterator[SimpleNamespace]:
         assert process.stdout is not None
         try:
             told: dict[str, Any] = json.loads(process.stdout.readline())
-            yield SimpleNamespace(id=told["broker_id"], epoch=told["broker_epoch"], host=told["host"], port=told["port"])
+            yield SimpleNamespace(
+                id=told["broker_id"], epoch=told["broker_epoch"], host=told["host"], port=told["port"]
+            )
         finally:
             process.terminate()
 
