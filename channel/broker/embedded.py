@@ -376,25 +376,29 @@ class BrokerReplicas:
         Raises:
             Refused: A stale controller epoch (11); Kafka then lists no partitions.
         """
+        ends: dict[TopicPartition, None] = {}
         deleted: dict[TopicPartition, None] = {}
         with self.lock:
             self.fence("StopReplica", request, correlation_id)
             self.controller_epoch = request.controller_epoch
             codes: dict[TopicPartition, int] = {
-                TopicPartition(p.topic_name, p.partition_index): self._stop(p, deleted)
+                TopicPartition(p.topic_name, p.partition_index): self._stop(p, ends, deleted)
                 for p in request.partition_states
             }
-        delete_log = self._broker.hooks.delete_log
-        if delete_log is not None:
-            for tp in deleted:  # without the lock
-                failure = _failure(delete_log, tp)
+        hooks = self._broker.hooks  # without the lock, in Kafka's order
+        if hooks.complete_requests is not None:
+            for tp in ends:
+                hooks.complete_requests(tp, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if hooks.delete_log is not None:
+            for tp in deleted:
+                failure = _failure(hooks.delete_log, tp)
                 if failure is not None:
                     self._log.error("the log of %s cannot be deleted: %s", tp, failure)
                     codes[tp] = ErrorCode.KAFKA_STORAGE_ERROR
         return codes
 
-    def _stop(self, wanted: Any, deleted: dict[TopicPartition, None]) -> int:
-        """Stop a replica; notes whether its log is to be deleted."""
+    def _stop(self, wanted: Any, ends: dict[TopicPartition, None], deleted: dict[TopicPartition, None]) -> int:
+        """Stop a replica; notes whether its waiting requests end, and whether its log is to be deleted."""
         tp = TopicPartition(wanted.topic_name, wanted.partition_index)
         replica = self.hosted.get(tp)
         if replica is not None and replica.offline:
@@ -407,8 +411,11 @@ class BrokerReplicas:
             return ErrorCode.FENCED_LEADER_EPOCH
         self.fetchers.pop(tp, None)
         if wanted.delete_partition:
-            if tp in self.logs:
+            has_log = tp in self.logs
+            if has_log:
                 deleted[tp] = None
+            if replica is not None:
+                ends[tp] = None
             self._forget(tp)  # before its log is deleted: if it stayed after a failure, every repeat would fail too
         return ErrorCode.NONE
 

@@ -76,6 +76,12 @@ def _leader_and_isr(broker: EmbeddedBroker, context: RequestContext, request: An
         return request.error_response(e.code)
     if broker.records is not None:
         broker.records.update(codes)
+    if broker.hooks.leadership is not None:
+        hosted = broker.replicas.hosted
+        done = [tp for tp, code in codes.items() if code == 0 and tp in hosted]
+        broker.hooks.leadership(
+            [tp for tp in done if hosted[tp].role == "leader"], [tp for tp in done if hosted[tp].role == "follower"]
+        )
     return _leader_and_isr_response(context.version, codes, request.topic_ids)
 
 
@@ -114,6 +120,12 @@ def _stop_replica(broker: EmbeddedBroker, context: RequestContext, request: Any)
         return StopReplicaResponse(error_code=e.code)
     if broker.records is not None:
         broker.records.update(codes)
+    resigned = broker.hooks.resigned
+    if resigned is not None:
+        for p in request.partition_states:
+            stopped = codes[TopicPartition(p.topic_name, p.partition_index)] == ErrorCode.NONE
+            if stopped and p.topic_name in INTERNAL_TOPICS and p.delete_partition:
+                resigned(p.topic_name, p.partition_index, p.leader_epoch if p.leader_epoch >= 0 else None)
     return StopReplicaResponse(
         partition_errors=[
             StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
@@ -133,8 +145,20 @@ def _update_metadata(broker: EmbeddedBroker, context: RequestContext, request: A
             replicas.fence("UpdateMetadata", request, context.correlation_id)
         except Refused as e:
             return request.error_response(e.code)
-        broker.metadata.update_metadata(context.correlation_id, request, version=context.version)
+        deleted = broker.metadata.update_metadata(context.correlation_id, request, version=context.version)
         replicas.controller_epoch = request.controller_epoch  # set after the cache, unlike in the other two APIs
+    hooks = broker.hooks  # in Kafka's order
+    if deleted and hooks.partitions_deleted is not None:
+        hooks.partitions_deleted(deleted)
+    entries: list[TopicPartition] = []
+    if hooks.topics_changed is not None or hooks.partitions_changed is not None:
+        entries = [TopicPartition(row.topic_name, row.partition_index) for row in request.partition_states]
+    if entries and hooks.topics_changed is not None:
+        hooks.topics_changed([tp.topic for tp in entries])
+    if hooks.quotas_changed is not None:
+        hooks.quotas_changed(broker.metadata.cluster(context.listener))
+    if entries and hooks.partitions_changed is not None:
+        hooks.partitions_changed(entries)
     return request.error_response(ErrorCode.NONE)
 
 
@@ -230,9 +254,16 @@ def _wanted(cache: MetadataCache, listener: str, asked: Any, version: int) -> li
 
 
 def _controlled_shutdown(broker: EmbeddedBroker, context: RequestContext, request: Any) -> Any:
-    """Answer with 11, as a broker that is not the active controller."""
+    """Answer as the owner's hook decides; without a hook with 11, as a broker that is not the active controller."""
     must_be_zookeeper_mode(broker, context)
-    return messages.ControlledShutdownResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    ask = broker.hooks.controlled_shutdown
+    code, remaining = ask(request.broker_id, request.broker_epoch) if ask else (ErrorCode.STALE_CONTROLLER_EPOCH, ())
+    return messages.ControlledShutdownResponse(
+        error_code=code,
+        remaining_partitions=[
+            messages.RemainingPartition(topic_name=tp.topic, partition_index=tp.partition) for tp in remaining
+        ],
+    )
 
 
 _TOPIC, _BROKER = 2, 4

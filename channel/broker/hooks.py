@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from kproto.types import TopicPartition
 
+    from .metadata_cache import CachedCluster
+
 _LONGEST_DELAY_S: Final = 86_400.0
 
 
@@ -188,20 +190,36 @@ class BrokerHooks:
         authorize: Whether a request may act on the cluster; a refusal is error 31.
         intercept: Called first, for faults and scripted answers; None handles the request as usual.
         answered: Called with every request and its answer (None if no answer was sent).
+        partitions_deleted: Called with partitions that an UpdateMetadata deleted, as Kafka's group coordinator is.
+        topics_changed: Called with the topics of an UpdateMetadata, as Kafka's delayed topic operations are.
+        quotas_changed: Called with the cluster after each UpdateMetadata, as Kafka's client-quota callback is.
+        partitions_changed: Called with the partitions of an UpdateMetadata, as Kafka's delayed elections are.
+        leadership: Called with partitions that this broker now leads and follows, as both of Kafka's coordinators are.
+        resigned: Called when a coordinator's partition was deleted: topic, partition, leader epoch or None.
         controller: Serves requests to the controller that arrive at this broker; a fleet gives it to each of its
             brokers, which refuses or forwards them where the broker does not lead.
         settings: Returns the settings of an entity, such as "topics/orders". It may wait, on threads of its own; a
             request whose settings are not read within 10 s is answered REQUEST_TIMED_OUT.
         passed_on: Takes requests that another broker is to answer, before they are decoded.
+        controlled_shutdown: Returns (error code, partitions still led) where this broker plays the controller.
         create_log: Called before a partition's log is created; raise OSError to take the partition offline (error 56).
         delete_log: Called when a partition's log was unlinked; raise OSError for a storage error (56).
+        complete_requests: Called with (partition, error code) when a deleted partition's waiting requests must end.
     """
 
     authorize: Callable[[RequestContext], bool] | None = None
     intercept: Callable[[RequestContext, Any], Interception | None] | None = None
     answered: Callable[[RequestContext, Any, Any], None] | None = None
+    partitions_deleted: Callable[[Sequence[TopicPartition]], None] | None = None
+    topics_changed: Callable[[Sequence[str]], None] | None = None
+    quotas_changed: Callable[[CachedCluster], None] | None = None
+    partitions_changed: Callable[[Sequence[TopicPartition]], None] | None = None
+    leadership: Callable[[Sequence[TopicPartition], Sequence[TopicPartition]], None] | None = None
+    resigned: Callable[[str, int, int | None], None] | None = None
     controller: ControllerApis | None = None
     settings: Callable[[str], Mapping[str, str]] | None = None
     passed_on: PassedOn | None = None
+    controlled_shutdown: Callable[[int, int], tuple[int, Sequence[TopicPartition]]] | None = None
     create_log: Callable[[TopicPartition], None] | None = None
     delete_log: Callable[[TopicPartition], None] | None = None
+    complete_requests: Callable[[TopicPartition, int], None] | None = None

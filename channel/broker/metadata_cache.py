@@ -414,6 +414,25 @@ guards(SharedUpdates, "_lock", "_bodies", "_updates")
 # ---- the cache -------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """A partition of the cluster view."""
+
+    leader: Node
+    replicas: tuple[Node, ...]
+    isr: tuple[Node, ...]
+    offline: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CachedCluster:
+    """The whole cluster, for the clients of one listener."""
+
+    nodes: tuple[Node, ...]
+    controller: Node | None
+    partitions: dict[TopicPartition, PartitionView]
+
+
 class MetadataCache:
     """One broker's metadata of the cluster, from the controller's UpdateMetadata requests.
 
@@ -557,17 +576,32 @@ class MetadataCache:
             if name in snapshot.partitions
         ]
 
+    def cluster(self, listener: str) -> CachedCluster:
+        """The whole cluster, without partitions that are being deleted."""
+        snapshot = self._last.snapshot
+        nodes = _nodes(snapshot, listener)
+
+        def node(broker_id: int) -> Node:
+            return nodes.get(broker_id) or Node(broker_id, "", -1)
+
+        partitions = {
+            TopicPartition(name, index): PartitionView(
+                node(row.leader),
+                tuple(map(node, row.replicas)),
+                tuple(map(node, row.isr)),
+                tuple(map(node, row.offline_replicas)),
+            )
+            for name, known in snapshot.partitions.items()
+            for index, row in known.items()
+            if row.leader != LEADER_DURING_DELETE
+        }
+        return CachedCluster(tuple(nodes.values()), _controller(snapshot, nodes), partitions)
+
     def nodes(self, listener: str) -> tuple[tuple[Node, ...], Node | None]:
         """Return the brokers that this listener's clients can reach, and the broker to name as the controller."""
         snapshot = self._last.snapshot
-        nodes, controller = _nodes(snapshot, listener), snapshot.controller
-        if controller is None:
-            named = None
-        elif controller.is_kraft:  # clients cannot reach a KRaft controller: any alive broker forwards requests to it
-            named = next(iter(nodes.values()), None)
-        else:
-            named = nodes.get(controller.id)
-        return tuple(nodes.values()), named
+        nodes = _nodes(snapshot, listener)
+        return tuple(nodes.values()), _controller(snapshot, nodes)
 
 
 guards_changes(MetadataCache, "_write", "_last")
@@ -579,3 +613,11 @@ def _nodes(snapshot: MetadataSnapshot, listener: str) -> dict[int, Node]:
         for b in snapshot.alive_brokers.values()
         if (endpoint := b.endpoint(listener)) is not None
     }
+
+
+def _controller(snapshot: MetadataSnapshot, nodes: dict[int, Node]) -> Node | None:
+    controller = snapshot.controller
+    if controller is None:
+        return None
+    # clients cannot reach a KRaft controller: any alive broker forwards requests to it
+    return next(iter(nodes.values()), None) if controller.is_kraft else nodes.get(controller.id)

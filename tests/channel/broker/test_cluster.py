@@ -527,6 +527,35 @@ def test_a_request_without_an_answer_is_told_as_such(cluster, plan):
     assert told == [(6, None)]
 
 
+@pytest.mark.parametrize("name", ["topics_changed", "partitions_changed"])
+def test_each_hook_of_update_metadata_works_without_the_others(cluster, name):
+    seen = []
+    cluster[0].broker.hooks = BrokerHooks(**{name: seen.append})
+    with Peer(cluster[0]) as peer:
+        assert peer.ask(update_metadata({}), 8).error_code == 0
+        assert peer.ask(update_metadata({"t": [metadata_state(0, 0)]}), 8).error_code == 0
+    assert seen == [["t"] if name == "topics_changed" else [TopicPartition("t", 0)]]
+
+
+def test_the_hooks_of_an_update_run_in_kafkas_order(cluster):
+    calls = []
+    cluster[0].broker.hooks = BrokerHooks(
+        partitions_deleted=lambda tps: calls.append(("deleted", tps)),
+        topics_changed=lambda topics: calls.append(("topic operations", topics)),
+        quotas_changed=lambda view: calls.append(("quotas", sorted(view.partitions))),
+        partitions_changed=lambda tps: calls.append(("elections", tps)),
+    )
+    t0, u0 = TopicPartition("t", 0), TopicPartition("u", 0)
+    with Peer(cluster[0]) as peer:
+        assert peer.ask(update_metadata({"t": [metadata_state(0, 0)]}), 8).error_code == 0
+        calls.clear()
+        deleted = update_metadata({"t": [metadata_state(0, -2)], "u": [metadata_state(0, 0)]})
+        assert peer.ask(deleted, 8).error_code == 0
+    assert calls == [
+        ("deleted", (t0,)), ("topic operations", ["t", "u"]), ("quotas", [u0]), ("elections", [t0, u0]),
+    ]  # fmt: skip
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("topics", "version"), [(2, 0), (2, 12), (2_000, 12)])
 def test_a_metadata_answer_takes_less_than_a_kilobyte_for_each_partition(topics, version):

@@ -18,6 +18,7 @@ from channel.broker.metadata_cache import (
     deletions_of_full_update,
 )
 from channel.logs import STATE_CHANGE, TRACE
+from channel.types import Node
 from kproto import codec
 from kproto.json_form import uuid_to_json
 from kproto.messages import UpdateMetadataBroker, UpdateMetadataEndpoint, UpdateMetadataRequest
@@ -105,6 +106,21 @@ def test_mdc_08_alive_brokers_taken_do_not_change():
     cache.update_metadata(1, update_metadata({}, [broker(i) for i in range(4)]), version=8)
     assert list(taken) == [0, 1, 2]
     assert list(cache.snapshot.alive_brokers) == [0, 1, 2, 3]
+
+
+@conformance("MDC-09")
+def test_mdc_09_cluster_view_shows_unknown_nodes_without_a_host():
+    silent = broker(1)
+    silent.endpoints = []
+    state = metadata_state(0, 1, isr=[], replicas=[0, 1], offline_replicas=[1])
+    cache = cache_after(update_metadata({"topic": [state]}, [broker(0, host="foo", rack="r"), silent]))
+    cluster = cache.cluster("PLAINTEXT")
+    assert cluster.nodes == (Node(0, "foo", 9092, "r"),)
+    view = cluster.partitions[TopicPartition("topic", 0)]
+    unknown = Node(1, "", -1)
+    assert view.leader == unknown
+    assert view.replicas == (Node(0, "foo", 9092, "r"), unknown)
+    assert view.offline == (unknown,)
 
 
 @conformance("MDC-10")
@@ -298,13 +314,13 @@ def test_mdc_27_different_listeners_are_an_error_once_and_no_obstacle(caplog):
     assert told.levelno == logging.ERROR
     assert list(cache.snapshot.alive_brokers) == [1, 2, 3]
     assert cache.partition_info("t", 0).leader == 2
-    assert [node.id for node in cache.nodes("A")[0]] == [1, 2]
-    assert [node.id for node in cache.nodes("B")[0]] == [1, 3]
+    assert [node.id for node in cache.cluster("A").nodes] == [1, 2]
+    assert [node.id for node in cache.cluster("B").nodes] == [1, 3]
     caplog.clear()
     same = [broker(1, "A", "B"), broker(2, "A", "B"), broker(3, "A", "B")]
     cache.update_metadata(1, update_metadata({}, same), version=8)
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
-    assert [node.id for node in cache.nodes("B")[0]] == [1, 2, 3]
+    assert [node.id for node in cache.cluster("B").nodes] == [1, 2, 3]
 
 
 def test_an_update_copies_only_the_topics_that_it_names():

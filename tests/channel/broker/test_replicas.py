@@ -324,6 +324,18 @@ def test_rpm_31_a_delete_that_fails_on_disk():
     assert lead(made, leader_state(0, 0, epoch=3)) == (0, {0: 0})
 
 
+@conformance("RPM-36")
+def test_rpm_36_waiting_fetches_are_completed_when_their_partition_goes():
+    fetches = {T0: [], T1: []}  # of each partition: the codes that its waiting fetch was completed with
+    made = running(hooks=BrokerHooks(complete_requests=lambda tp, code: fetches[tp].append(code)))
+    lead(made, leader_state(0, 0, epoch=1), leader_state(1, 0, epoch=1))
+    assert stop(made, (1, 1, False)) == (0, {1: 0})
+    assert stop(made, (0, -2, True)) == (0, {0: 0})
+    assert fetches == {T0: [6], T1: []}
+    assert stop(made, (0, -2, True)) == (0, {0: 0})
+    assert fetches == {T0: [6], T1: []}
+
+
 def test_a_log_that_cannot_be_created_takes_its_partition_offline(caplog):
     full = {T0, T1}
 
@@ -358,12 +370,14 @@ def test_hooks_run_without_the_lock_of_the_replicas_in_kafkas_order():
 
         return hook
 
-    made = running(hooks=BrokerHooks(create_log=note("create"), delete_log=note("delete")))
+    made = running(
+        hooks=BrokerHooks(create_log=note("create"), delete_log=note("delete"), complete_requests=note("complete"))
+    )
     assert lead(made, leader_state(1, 1), leader_state(0, 0)) == (0, {0: 0, 1: 0})
     assert calls == [("create", 0, False), ("create", 1, False)]  # leaders first
     calls.clear()
     assert stop(made, (0, 2, True), (1, 2, True)) == (0, {0: 0, 1: 0})
-    assert calls == [("delete", 0, False), ("delete", 1, False)]
+    assert calls == [(what, number, False) for what in ("complete", "delete") for number in (0, 1)]
 
 
 def test_what_changes_while_a_log_is_made_counts():
@@ -414,6 +428,13 @@ def test_a_partition_that_has_no_leader_is_no_error_of_the_controllers(caplog):
     assert lead(made, leader_state(0, -1, epoch=4, replicas=[7, 8])) == (0, {0: 0})
     assert [r for r in caplog.records if r.name == STATE_CHANGE.name] == []
     assert made.replicas.fetchers == {}
+
+
+def test_deleting_a_coordinators_partition_is_told():
+    told = []
+    made = running(hooks=BrokerHooks(resigned=lambda *what: told.append(what)))
+    stop(made, (3, -2, True), (4, 5, True), (5, 1, False), topic="__consumer_offsets")
+    assert told == [("__consumer_offsets", 3, None), ("__consumer_offsets", 4, 5)]
 
 
 # ---- what every control request is checked for first -----------------------------------------------------------------
@@ -515,3 +536,11 @@ def test_authorization_is_asked_first(api):
     code, partitions = ask(made, api, broker_epoch=1)
     assert code == 31
     assert set(partitions.values()) == ({31} if api in (4, 5) else set())
+
+
+def test_a_coordinators_partition_that_was_not_stopped_is_not_told():
+    told = []
+    made = running(hooks=BrokerHooks(resigned=lambda *what: told.append(what)))
+    lead(made, leader_state(0, 0, epoch=5), topic="__consumer_offsets")
+    assert stop(made, (0, 1, True), topic="__consumer_offsets") == (0, {0: 74})
+    assert told == []
