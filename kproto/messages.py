@@ -9,6 +9,8 @@ requests never imports Construct, and without the extension its classes raise th
 5
 """
 
+# ruff: noqa: F403, F405 - each name stands once: in __all__
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
@@ -16,290 +18,50 @@ from typing import TYPE_CHECKING, Any, Final
 from .codec import get_codec
 
 if TYPE_CHECKING:
-    from ._codec import (
-        LeaderAndIsrLiveLeader,
-        LeaderAndIsrPartitionError,
-        LeaderAndIsrPartitionState,
-        LeaderAndIsrRequest,
-        LeaderAndIsrResponse,
-        LeaderAndIsrTopicError,
-        LeaderAndIsrTopicState,
-        RequestHeader,
-        ResponseHeader,
-        StopReplicaPartitionError,
-        StopReplicaPartitionState,
-        StopReplicaPartitionV0,
-        StopReplicaRequest,
-        StopReplicaResponse,
-        StopReplicaState,
-        StopReplicaTopicState,
-        StopReplicaTopicV1,
-        UpdateMetadataBroker,
-        UpdateMetadataEndpoint,
-        UpdateMetadataPartitionState,
-        UpdateMetadataRequest,
-        UpdateMetadataResponse,
-        UpdateMetadataTopicState,
-    )
-    from .reference.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-    from .reference.alter_client_quotas import (
-        AlterClientQuotasEntity,
-        AlterClientQuotasEntry,
-        AlterClientQuotasOp,
-        AlterClientQuotasRequest,
-        AlterClientQuotasResponse,
-        AlterClientQuotasResult,
-    )
-    from .reference.alter_configs import (
-        AlterConfigsEntry,
-        AlterConfigsRequest,
-        AlterConfigsResource,
-        AlterConfigsResourceResponse,
-        AlterConfigsResponse,
-    )
-    from .reference.alter_partition import (
-        AlterPartitionRequest,
-        AlterPartitionRequestPartition,
-        AlterPartitionRequestTopic,
-        AlterPartitionResponse,
-        AlterPartitionResponsePartition,
-        AlterPartitionResponseTopic,
-        BrokerState,
-    )
-    from .reference.alter_partition_reassignments import (
-        AlterPartitionReassignmentsRequest,
-        AlterPartitionReassignmentsResponse,
-        ReassignablePartition,
-        ReassignablePartitionResponse,
-        ReassignableTopic,
-        ReassignableTopicResponse,
-    )
-    from .reference.alter_user_scram_credentials import (
-        AlterUserScramCredentialsRequest,
-        AlterUserScramCredentialsResponse,
-        AlterUserScramCredentialsResult,
-        ScramCredentialDeletion,
-        ScramCredentialUpsertion,
-    )
-    from .reference.api_versions import (
-        ApiVersion,
-        ApiVersionsRequest,
-        ApiVersionsResponse,
-        FinalizedFeatureKey,
-        SupportedFeatureKey,
-    )
-    from .reference.assign_replicas_to_dirs import (
-        AssignedDirectory,
-        AssignedDirectoryResult,
-        AssignedPartition,
-        AssignedPartitionResult,
-        AssignedTopic,
-        AssignedTopicResult,
-        AssignReplicasToDirsRequest,
-        AssignReplicasToDirsResponse,
-    )
-    from .reference.begin_quorum_epoch import (
-        BeginQuorumEpochPartition,
-        BeginQuorumEpochRequest,
-        BeginQuorumEpochResponse,
-        BeginQuorumEpochTopic,
-        QuorumEpochPartitionResult,
-        QuorumEpochTopicResult,
-        QuorumLeaderEndpoint,
-    )
-    from .reference.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-    from .reference.broker_registration import (
-        BrokerRegistrationRequest,
-        BrokerRegistrationResponse,
-        Feature,
-        Listener,
-    )
-    from .reference.controlled_shutdown import (
-        ControlledShutdownRequest,
-        ControlledShutdownResponse,
-        RemainingPartition,
-    )
-    from .reference.controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
-    from .reference.create_acls import (
-        AclCreation,
-        AclCreationResult,
-        CreateAclsRequest,
-        CreateAclsResponse,
-    )
-    from .reference.create_partitions import (
-        CreatePartitionsAssignment,
-        CreatePartitionsRequest,
-        CreatePartitionsResponse,
-        CreatePartitionsTopic,
-        CreatePartitionsTopicResult,
-    )
-    from .reference.create_topics import (
-        CreatableReplicaAssignment,
-        CreatableTopic,
-        CreatableTopicConfig,
-        CreatableTopicConfigs,
-        CreatableTopicResult,
-        CreateTopicsRequest,
-        CreateTopicsResponse,
-    )
-    from .reference.delete_acls import (
-        DeleteAclsFilter,
-        DeleteAclsFilterResult,
-        DeleteAclsMatchingAcl,
-        DeleteAclsRequest,
-        DeleteAclsResponse,
-    )
-    from .reference.delete_topics import (
-        DeletableTopicResult,
-        DeleteTopicsRequest,
-        DeleteTopicsResponse,
-        DeleteTopicState,
-    )
-    from .reference.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
-    from .reference.describe_configs import (
-        DescribeConfigsRequest,
-        DescribeConfigsResource,
-        DescribeConfigsResourceResult,
-        DescribeConfigsResponse,
-        DescribeConfigsResult,
-        DescribeConfigsSynonym,
-    )
-    from .reference.describe_log_dirs import (
-        DescribableLogDirTopic,
-        DescribeLogDirsPartition,
-        DescribeLogDirsRequest,
-        DescribeLogDirsResponse,
-        DescribeLogDirsResult,
-        DescribeLogDirsTopic,
-    )
-    from .reference.describe_quorum import (
-        DescribeQuorumPartition,
-        DescribeQuorumPartitionResult,
-        DescribeQuorumRequest,
-        DescribeQuorumResponse,
-        DescribeQuorumTopic,
-        DescribeQuorumTopicResult,
-        QuorumNode,
-        QuorumNodeListener,
-        QuorumReplica,
-    )
-    from .reference.elect_leaders import (
-        ElectLeadersRequest,
-        ElectLeadersResponse,
-        ElectLeadersTopic,
-        PartitionElectionResult,
-        ReplicaElectionResult,
-    )
-    from .reference.end_quorum_epoch import (
-        EndQuorumEpochPartition,
-        EndQuorumEpochRequest,
-        EndQuorumEpochResponse,
-        EndQuorumEpochTopic,
-        PreferredCandidate,
-    )
-    from .reference.envelope import EnvelopeRequest, EnvelopeResponse
-    from .reference.fetch import (
-        AbortedTransaction,
-        EpochEndOffset,
-        FetchableTopicResponse,
-        FetchPartition,
-        FetchRequest,
-        FetchResponse,
-        FetchTopic,
-        ForgottenTopic,
-        PartitionData,
-        ReplicaState,
-        SnapshotId,
-    )
-    from .reference.fetch_snapshot import (
-        FetchSnapshotId,
-        FetchSnapshotPartition,
-        FetchSnapshotPartitionResult,
-        FetchSnapshotRequest,
-        FetchSnapshotResponse,
-        FetchSnapshotTopic,
-        FetchSnapshotTopicResult,
-        SnapshotLeader,
-    )
-    from .reference.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-    from .reference.incremental_alter_configs import (
-        AlterableConfig,
-        IncrementalAlterConfigsRequest,
-        IncrementalAlterConfigsResource,
-        IncrementalAlterConfigsResponse,
-    )
-    from .reference.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-    from .reference.join_group import (
-        JoinGroupRequest,
-        JoinGroupRequestProtocol,
-        JoinGroupResponse,
-        JoinGroupResponseMember,
-    )
-    from .reference.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-    from .reference.list_offsets import (
-        ListOffsetsPartition,
-        ListOffsetsPartitionResponse,
-        ListOffsetsRequest,
-        ListOffsetsResponse,
-        ListOffsetsTopic,
-        ListOffsetsTopicResponse,
-    )
-    from .reference.list_partition_reassignments import (
-        ListPartitionReassignmentsRequest,
-        ListPartitionReassignmentsResponse,
-        ListPartitionReassignmentsTopics,
-        OngoingPartitionReassignment,
-        OngoingTopicReassignment,
-    )
-    from .reference.list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
-    from .reference.metadata import (
-        MetadataRequest,
-        MetadataRequestTopic,
-        MetadataResponse,
-        MetadataResponseBroker,
-        MetadataResponsePartition,
-        MetadataResponseTopic,
-    )
-    from .reference.produce import (
-        BatchIndexAndErrorMessage,
-        LeaderIdAndEpoch,
-        NodeEndpoint,
-        PartitionProduceData,
-        PartitionProduceResponse,
-        ProduceRequest,
-        ProduceResponse,
-        TopicProduceData,
-        TopicProduceResponse,
-    )
-    from .reference.raft_voters import (
-        AddRaftVoterRequest,
-        AddRaftVoterResponse,
-        KRaftVersionFeature,
-        RaftLeader,
-        RaftVoterListener,
-        RemoveRaftVoterRequest,
-        RemoveRaftVoterResponse,
-        UpdateRaftVoterRequest,
-        UpdateRaftVoterResponse,
-    )
-    from .reference.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-    from .reference.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-    from .reference.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-    from .reference.update_features import (
-        FeatureUpdateKey,
-        UpdatableFeatureResult,
-        UpdateFeaturesRequest,
-        UpdateFeaturesResponse,
-    )
-    from .reference.vote import (
-        QuorumNodeEndpoint,
-        VotePartition,
-        VotePartitionResult,
-        VoteRequest,
-        VoteResponse,
-        VoteTopic,
-        VoteTopicResult,
-    )
+    from ._codec import *
+    from .reference.allocate_producer_ids import *
+    from .reference.alter_client_quotas import *
+    from .reference.alter_configs import *
+    from .reference.alter_partition import *
+    from .reference.alter_partition_reassignments import *
+    from .reference.alter_user_scram_credentials import *
+    from .reference.api_versions import *
+    from .reference.assign_replicas_to_dirs import *
+    from .reference.begin_quorum_epoch import *
+    from .reference.broker_heartbeat import *
+    from .reference.broker_registration import *
+    from .reference.controlled_shutdown import *
+    from .reference.controller_registration import *
+    from .reference.create_acls import *
+    from .reference.create_partitions import *
+    from .reference.create_topics import *
+    from .reference.delete_acls import *
+    from .reference.delete_topics import *
+    from .reference.describe_cluster import *
+    from .reference.describe_configs import *
+    from .reference.describe_log_dirs import *
+    from .reference.describe_quorum import *
+    from .reference.elect_leaders import *
+    from .reference.end_quorum_epoch import *
+    from .reference.envelope import *
+    from .reference.fetch import *
+    from .reference.fetch_snapshot import *
+    from .reference.find_coordinator import *
+    from .reference.incremental_alter_configs import *
+    from .reference.init_producer_id import *
+    from .reference.join_group import *
+    from .reference.list_groups import *
+    from .reference.list_offsets import *
+    from .reference.list_partition_reassignments import *
+    from .reference.list_transactions import *
+    from .reference.metadata import *
+    from .reference.produce import *
+    from .reference.raft_voters import *
+    from .reference.sasl_authenticate import *
+    from .reference.sasl_handshake import *
+    from .reference.unregister_broker import *
+    from .reference.update_features import *
+    from .reference.vote import *
 
 __all__ = [
     "AbortedTransaction",
