@@ -211,8 +211,8 @@ cdef class ControlRequest(Message):
     cdef public int32_t controller_id, controller_epoch
     cdef public int64_t broker_epoch
     cdef public bint is_kraft_controller
-    cdef list ungrouped_, topic_states_
-    cdef Unread states
+    cdef list ungrouped_, topic_states_, live_  # live brokers or leaders, behind the partitions
+    cdef Unread states, unread_live
 
 
 cdef class TopicState(Tagged):
@@ -258,8 +258,6 @@ cdef class LeaderAndIsrLiveLeader(Tagged):
 
 cdef class LeaderAndIsrRequest(ControlRequest):
     cdef public int8_t type
-    cdef list live_leaders_
-    cdef Unread unread_leaders
 
 
 cdef class LeaderAndIsrPartitionError(PartitionError):
@@ -342,8 +340,6 @@ cdef class UpdateMetadataBroker(Tagged):
 
 cdef class UpdateMetadataRequest(ControlRequest):
     cdef public int8_t type
-    cdef list live_brokers_
-    cdef Unread unread_brokers
 
 
 cdef class UpdateMetadataResponse(Message):

@@ -1,58 +1,31 @@
 """The C-accelerated codec of LeaderAndIsr 0-7, StopReplica 0-4, UpdateMetadata 0-8 and the headers around them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, final, type_check_only
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar, final, type_check_only
 
 from typing_extensions import disjoint_base
 
 from .types import Buffer, Json, RawTag, Uuid
 
-__all__ = [
-    "Columns",
-    "ColumnsBuilder",
-    "LeaderAndIsrLiveLeader",
-    "LeaderAndIsrPartitionError",
-    "LeaderAndIsrPartitionState",
-    "LeaderAndIsrRequest",
-    "LeaderAndIsrResponse",
-    "LeaderAndIsrTopicError",
-    "LeaderAndIsrTopicState",
-    "RequestHeader",
-    "ResponseHeader",
-    "StopReplicaPartitionError",
-    "StopReplicaPartitionState",
-    "StopReplicaPartitionV0",
-    "StopReplicaRequest",
-    "StopReplicaResponse",
-    "StopReplicaState",
-    "StopReplicaTopicState",
-    "StopReplicaTopicV1",
-    "UpdateMetadataBroker",
-    "UpdateMetadataEndpoint",
-    "UpdateMetadataPartitionState",
-    "UpdateMetadataRequest",
-    "UpdateMetadataResponse",
-    "UpdateMetadataTopicState",
-    "decode_columns",
-    "decode_request",
-    "decode_request_from",
-    "decode_request_header",
-    "decode_request_header_from",
-    "decode_response",
-    "decode_response_from",
-    "decode_response_header",
-    "decode_response_header_from",
-    "encode",
-    "encode_batches",
-    "encode_columns",
-    "encode_request_header",
-    "encode_response_header",
-    "message_class",
-]
-
 @type_check_only
 class ArrowArrayLike(Protocol):
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
+
+_T = TypeVar("_T")
+
+@type_check_only
+class _Tuple(Generic[_T]):
+    """A field that takes any iterable, and gives a tuple."""
+
+    def __get__(self, struct: Any, owner: Any = None, /) -> tuple[_T, ...]: ...
+    def __set__(self, struct: Any, value: Iterable[_T], /) -> None: ...
+
+@type_check_only
+class _List(Generic[_T]):
+    """A field that takes any iterable, and gives a list."""
+
+    def __get__(self, struct: Any, owner: Any = None, /) -> list[_T]: ...
+    def __set__(self, struct: Any, value: Iterable[_T], /) -> None: ...
 
 class Struct:
     """A part of a message. Fields may be set; what does not fit raises ``OutOfRange`` or ``TypeError`` at once."""
@@ -67,10 +40,7 @@ class Struct:
 class Tagged(Struct):
     """A struct that keeps the tagged fields it does not know."""
 
-    @property
-    def unknown_tagged_fields(self) -> tuple[RawTag, ...]: ...
-    @unknown_tagged_fields.setter
-    def unknown_tagged_fields(self, value: Iterable[RawTag], /) -> None: ...
+    unknown_tagged_fields: _Tuple[RawTag]
 
 @disjoint_base
 class Message(Tagged):
@@ -86,6 +56,48 @@ class Message(Tagged):
             EncodeError, UnsupportedVersion: As ``encode``.
         """
 
+@disjoint_base
+class ControlRequest(Message):
+    """A request of the controller to a broker."""
+
+    controller_id: int
+    is_kraft_controller: bool
+    controller_epoch: int
+    broker_epoch: int
+    topic_states: _List[Any]
+    @classmethod
+    def from_columns(
+        cls,
+        columns: ArrowArrayLike | Mapping[str, Sequence[Any]],
+        version: int | None = None,
+        message: Self | None = None,
+    ) -> Self:
+        """Make a request with partition states from columns, as ``encode_columns`` takes them."""
+
+@disjoint_base
+class TopicState(Tagged):
+    """A topic's partition states in UpdateMetadata and LeaderAndIsr."""
+
+    topic_name: str
+    topic_id: Uuid
+    partition_states: _List[Any]
+
+@disjoint_base
+class PartitionError(Tagged):
+    """One partition's result."""
+
+    topic_name: str
+    partition_index: int
+    error_code: int
+    def __init__(
+        self,
+        *,
+        topic_name: str = "",
+        partition_index: int = 0,
+        error_code: int = 0,
+        unknown_tagged_fields: Iterable[RawTag] = (),
+    ) -> None: ...
+
 @final
 class LeaderAndIsrPartitionState(Struct):
     """One partition's state. Ids are tuples; ``topic_name`` is on the wire in versions 0-1 only."""
@@ -98,6 +110,11 @@ class LeaderAndIsrPartitionState(Struct):
     partition_epoch: int
     is_new: bool
     leader_recovery_state: int
+    isr: _Tuple[int]
+    replicas: _Tuple[int]
+    adding_replicas: _Tuple[int]
+    removing_replicas: _Tuple[int]
+    unknown_tagged_fields: _Tuple[RawTag]
     def __init__(
         self,
         *,
@@ -115,33 +132,12 @@ class LeaderAndIsrPartitionState(Struct):
         leader_recovery_state: int = 0,
         unknown_tagged_fields: Iterable[RawTag] = (),
     ) -> None: ...
-    @property
-    def isr(self) -> tuple[int, ...]: ...
-    @isr.setter
-    def isr(self, value: Iterable[int], /) -> None: ...
-    @property
-    def replicas(self) -> tuple[int, ...]: ...
-    @replicas.setter
-    def replicas(self, value: Iterable[int], /) -> None: ...
-    @property
-    def adding_replicas(self) -> tuple[int, ...]: ...
-    @adding_replicas.setter
-    def adding_replicas(self, value: Iterable[int], /) -> None: ...
-    @property
-    def removing_replicas(self) -> tuple[int, ...]: ...
-    @removing_replicas.setter
-    def removing_replicas(self, value: Iterable[int], /) -> None: ...
-    @property
-    def unknown_tagged_fields(self) -> tuple[RawTag, ...]: ...
-    @unknown_tagged_fields.setter
-    def unknown_tagged_fields(self, value: Iterable[RawTag], /) -> None: ...
 
 @final
-class LeaderAndIsrTopicState(Tagged):
+class LeaderAndIsrTopicState(TopicState):
     """A topic's partitions (versions 2 and later); ``topic_id`` is on the wire from version 5."""
 
-    topic_name: str
-    topic_id: Uuid
+    partition_states: _List[LeaderAndIsrPartitionState]
     def __init__(
         self,
         *,
@@ -150,10 +146,6 @@ class LeaderAndIsrTopicState(Tagged):
         partition_states: Iterable[LeaderAndIsrPartitionState] = (),
         unknown_tagged_fields: Iterable[RawTag] = (),
     ) -> None: ...
-    @property
-    def partition_states(self) -> list[LeaderAndIsrPartitionState]: ...
-    @partition_states.setter
-    def partition_states(self, value: Iterable[LeaderAndIsrPartitionState], /) -> None: ...
 
 @final
 class LeaderAndIsrLiveLeader(Tagged):
@@ -172,16 +164,15 @@ class LeaderAndIsrLiveLeader(Tagged):
     ) -> None: ...
 
 @final
-class LeaderAndIsrRequest(Message):
+class LeaderAndIsrRequest(ControlRequest):
     """Which partitions the broker is to lead or follow; ``type`` 1 means some of them, 2 all (versions 5 and later)."""
 
     api_key: Literal[4]
     kind: Literal["request"]
-    controller_id: int
-    is_kraft_controller: bool
-    controller_epoch: int
-    broker_epoch: int
     type: int
+    ungrouped_partition_states: _List[LeaderAndIsrPartitionState]
+    topic_states: _List[LeaderAndIsrTopicState]
+    live_leaders: _List[LeaderAndIsrLiveLeader]
     def __init__(
         self,
         *,
@@ -196,18 +187,6 @@ class LeaderAndIsrRequest(Message):
         unknown_tagged_fields: Iterable[RawTag] = (),
         version: int = 7,
     ) -> None: ...
-    @property
-    def ungrouped_partition_states(self) -> list[LeaderAndIsrPartitionState]: ...
-    @ungrouped_partition_states.setter
-    def ungrouped_partition_states(self, value: Iterable[LeaderAndIsrPartitionState], /) -> None: ...
-    @property
-    def topic_states(self) -> list[LeaderAndIsrTopicState]: ...
-    @topic_states.setter
-    def topic_states(self, value: Iterable[LeaderAndIsrTopicState], /) -> None: ...
-    @property
-    def live_leaders(self) -> list[LeaderAndIsrLiveLeader]: ...
-    @live_leaders.setter
-    def live_leaders(self, value: Iterable[LeaderAndIsrLiveLeader], /) -> None: ...
     @property
     def partition_states(self) -> tuple[LeaderAndIsrPartitionState, ...]:
         """All partition states, each with its topic's name, whatever the version.
@@ -226,36 +205,17 @@ class LeaderAndIsrRequest(Message):
     def to_json(self, version: int) -> Json: ...
     @classmethod
     def from_json(cls, json: Mapping[str, Any], version: int) -> Self: ...
-    @classmethod
-    def from_columns(
-        cls,
-        columns: ArrowArrayLike | Mapping[str, Sequence[Any]],
-        version: int | None = None,
-        message: Self | None = None,
-    ) -> Self:
-        """Make a request with partition states from columns, as ``encode_columns`` takes them."""
 
 @final
-class LeaderAndIsrPartitionError(Tagged):
+class LeaderAndIsrPartitionError(PartitionError):
     """One partition's result; ``topic_name`` is on the wire in versions 0-4 only."""
-
-    topic_name: str
-    partition_index: int
-    error_code: int
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",
-        partition_index: int = 0,
-        error_code: int = 0,
-        unknown_tagged_fields: Iterable[RawTag] = (),
-    ) -> None: ...
 
 @final
 class LeaderAndIsrTopicError(Tagged):
     """A topic's results, by its id (versions 5 and later)."""
 
     topic_id: Uuid
+    partition_errors: _List[LeaderAndIsrPartitionError]
     def __init__(
         self,
         *,
@@ -263,10 +223,6 @@ class LeaderAndIsrTopicError(Tagged):
         partition_errors: Iterable[LeaderAndIsrPartitionError] = (),
         unknown_tagged_fields: Iterable[RawTag] = (),
     ) -> None: ...
-    @property
-    def partition_errors(self) -> list[LeaderAndIsrPartitionError]: ...
-    @partition_errors.setter
-    def partition_errors(self, value: Iterable[LeaderAndIsrPartitionError], /) -> None: ...
 
 @final
 class LeaderAndIsrResponse(Message):
@@ -275,6 +231,8 @@ class LeaderAndIsrResponse(Message):
     api_key: Literal[4]
     kind: Literal["response"]
     error_code: int
+    partition_errors: _List[LeaderAndIsrPartitionError]
+    topics: _List[LeaderAndIsrTopicError]
     def __init__(
         self,
         *,
@@ -284,14 +242,6 @@ class LeaderAndIsrResponse(Message):
         unknown_tagged_fields: Iterable[RawTag] = (),
         version: int = 7,
     ) -> None: ...
-    @property
-    def partition_errors(self) -> list[LeaderAndIsrPartitionError]: ...
-    @partition_errors.setter
-    def partition_errors(self, value: Iterable[LeaderAndIsrPartitionError], /) -> None: ...
-    @property
-    def topics(self) -> list[LeaderAndIsrTopicError]: ...
-    @topics.setter
-    def topics(self, value: Iterable[LeaderAndIsrTopicError], /) -> None: ...
     def error_counts(self) -> dict[int, int]:
         """Count each error code; an error of the whole request counts for every partition too."""
 
@@ -326,6 +276,7 @@ class StopReplicaTopicV1(Tagged):
     """A topic's partitions to stop, versions 1 and 2."""
 
     name: str
+    partition_indexes: _Tuple[int]
     def __init__(
         self,
         *,
@@ -333,10 +284,6 @@ class StopReplicaTopicV1(Tagged):
         partition_indexes: Iterable[int] = (),
         unknown_tagged_fields: Iterable[RawTag] = (),
     ) -> None: ...
-    @property
-    def partition_indexes(self) -> tuple[int, ...]: ...
-    @partition_indexes.setter
-    def partition_indexes(self, value: Iterable[int], /) -> None: ...
 
 @final
 class StopReplicaPartitionState(Tagged):
@@ -359,6 +306,7 @@ class StopReplicaTopicState(Tagged):
     """A topic's partitions to stop, versions 3 and later."""
 
     topic_name: str
+    partition_states: _List[StopReplicaPartitionState]
     def __init__(
         self,
         *,
@@ -366,22 +314,17 @@ class StopReplicaTopicState(Tagged):
         partition_states: Iterable[StopReplicaPartitionState] = (),
         unknown_tagged_fields: Iterable[RawTag] = (),
     ) -> None: ...
-    @property
-    def partition_states(self) -> list[StopReplicaPartitionState]: ...
-    @partition_states.setter
-    def partition_states(self, value: Iterable[StopReplicaPartitionState], /) -> None: ...
 
 @final
-class StopReplicaRequest(Message):
+class StopReplicaRequest(ControlRequest):
     """Which partitions the broker is to stop replicating, and of which to delete the log."""
 
     api_key: Literal[5]
     kind: Literal["request"]
-    controller_id: int
-    is_kraft_controller: bool
-    controller_epoch: int
-    broker_epoch: int
     delete_partitions: bool
+    ungrouped_partitions: _List[StopReplicaPartitionV0]
+    topics: _List[StopReplicaTopicV1]
+    topic_states: _List[StopReplicaTopicState]
     def __init__(
         self,
         *,
@@ -397,18 +340,6 @@ class StopReplicaRequest(Message):
         version: int = 4,
     ) -> None: ...
     @property
-    def ungrouped_partitions(self) -> list[StopReplicaPartitionV0]: ...
-    @ungrouped_partitions.setter
-    def ungrouped_partitions(self, value: Iterable[StopReplicaPartitionV0], /) -> None: ...
-    @property
-    def topics(self) -> list[StopReplicaTopicV1]: ...
-    @topics.setter
-    def topics(self, value: Iterable[StopReplicaTopicV1], /) -> None: ...
-    @property
-    def topic_states(self) -> list[StopReplicaTopicState]: ...
-    @topic_states.setter
-    def topic_states(self, value: Iterable[StopReplicaTopicState], /) -> None: ...
-    @property
     def partition_states(self) -> tuple[StopReplicaState, ...]:
         """All partitions, whatever the version, read-only; of one named twice in version 3 or later the last holds."""
 
@@ -418,30 +349,10 @@ class StopReplicaRequest(Message):
     def to_json(self, version: int) -> Json: ...
     @classmethod
     def from_json(cls, json: Mapping[str, Any], version: int) -> Self: ...
-    @classmethod
-    def from_columns(
-        cls,
-        columns: ArrowArrayLike | Mapping[str, Sequence[Any]],
-        version: int | None = None,
-        message: Self | None = None,
-    ) -> Self:
-        """Make a request with partition states from columns, as ``encode_columns`` takes them."""
 
 @final
-class StopReplicaPartitionError(Tagged):
+class StopReplicaPartitionError(PartitionError):
     """One partition's result."""
-
-    topic_name: str
-    partition_index: int
-    error_code: int
-    def __init__(
-        self,
-        *,
-        topic_name: str = "",
-        partition_index: int = 0,
-        error_code: int = 0,
-        unknown_tagged_fields: Iterable[RawTag] = (),
-    ) -> None: ...
 
 @final
 class StopReplicaResponse(Message):
@@ -450,6 +361,7 @@ class StopReplicaResponse(Message):
     api_key: Literal[5]
     kind: Literal["response"]
     error_code: int
+    partition_errors: _List[StopReplicaPartitionError]
     def __init__(
         self,
         *,
@@ -458,10 +370,6 @@ class StopReplicaResponse(Message):
         unknown_tagged_fields: Iterable[RawTag] = (),
         version: int = 4,
     ) -> None: ...
-    @property
-    def partition_errors(self) -> list[StopReplicaPartitionError]: ...
-    @partition_errors.setter
-    def partition_errors(self, value: Iterable[StopReplicaPartitionError], /) -> None: ...
     def error_counts(self) -> dict[int, int]:
         """Count each error code; an error of the whole request counts for every partition too."""
 
@@ -479,6 +387,10 @@ class UpdateMetadataPartitionState(Struct):
     leader: int
     leader_epoch: int
     zk_version: int
+    isr: _Tuple[int]
+    replicas: _Tuple[int]
+    offline_replicas: _Tuple[int]
+    unknown_tagged_fields: _Tuple[RawTag]
     def __init__(
         self,
         *,
@@ -493,29 +405,12 @@ class UpdateMetadataPartitionState(Struct):
         offline_replicas: Iterable[int] = (),
         unknown_tagged_fields: Iterable[RawTag] = (),
     ) -> None: ...
-    @property
-    def isr(self) -> tuple[int, ...]: ...
-    @isr.setter
-    def isr(self, value: Iterable[int], /) -> None: ...
-    @property
-    def replicas(self) -> tuple[int, ...]: ...
-    @replicas.setter
-    def replicas(self, value: Iterable[int], /) -> None: ...
-    @property
-    def offline_replicas(self) -> tuple[int, ...]: ...
-    @offline_replicas.setter
-    def offline_replicas(self, value: Iterable[int], /) -> None: ...
-    @property
-    def unknown_tagged_fields(self) -> tuple[RawTag, ...]: ...
-    @unknown_tagged_fields.setter
-    def unknown_tagged_fields(self, value: Iterable[RawTag], /) -> None: ...
 
 @final
-class UpdateMetadataTopicState(Tagged):
+class UpdateMetadataTopicState(TopicState):
     """A topic's partitions; ``topic_id`` is on the wire from version 7."""
 
-    topic_name: str
-    topic_id: Uuid
+    partition_states: _List[UpdateMetadataPartitionState]
     def __init__(
         self,
         *,
@@ -524,10 +419,6 @@ class UpdateMetadataTopicState(Tagged):
         partition_states: Iterable[UpdateMetadataPartitionState] = (),
         unknown_tagged_fields: Iterable[RawTag] = (),
     ) -> None: ...
-    @property
-    def partition_states(self) -> list[UpdateMetadataPartitionState]: ...
-    @partition_states.setter
-    def partition_states(self, value: Iterable[UpdateMetadataPartitionState], /) -> None: ...
 
 @final
 class UpdateMetadataEndpoint(Tagged):
@@ -555,6 +446,7 @@ class UpdateMetadataBroker(Tagged):
     v0_host: str
     v0_port: int
     rack: str | None
+    endpoints: _List[UpdateMetadataEndpoint]
     def __init__(
         self,
         *,
@@ -565,22 +457,17 @@ class UpdateMetadataBroker(Tagged):
         rack: str | None = "",
         unknown_tagged_fields: Iterable[RawTag] = (),
     ) -> None: ...
-    @property
-    def endpoints(self) -> list[UpdateMetadataEndpoint]: ...
-    @endpoints.setter
-    def endpoints(self, value: Iterable[UpdateMetadataEndpoint], /) -> None: ...
 
 @final
-class UpdateMetadataRequest(Message):
+class UpdateMetadataRequest(ControlRequest):
     """The cluster as brokers are to know it: partition states by topic (ungrouped below version 5), live brokers."""
 
     api_key: Literal[6]
     kind: Literal["request"]
-    controller_id: int
-    is_kraft_controller: bool
     type: int
-    controller_epoch: int
-    broker_epoch: int
+    ungrouped_partition_states: _List[UpdateMetadataPartitionState]
+    topic_states: _List[UpdateMetadataTopicState]
+    live_brokers: _List[UpdateMetadataBroker]
     def __init__(
         self,
         *,
@@ -595,18 +482,6 @@ class UpdateMetadataRequest(Message):
         unknown_tagged_fields: Iterable[RawTag] = (),
         version: int = 8,
     ) -> None: ...
-    @property
-    def ungrouped_partition_states(self) -> list[UpdateMetadataPartitionState]: ...
-    @ungrouped_partition_states.setter
-    def ungrouped_partition_states(self, value: Iterable[UpdateMetadataPartitionState], /) -> None: ...
-    @property
-    def topic_states(self) -> list[UpdateMetadataTopicState]: ...
-    @topic_states.setter
-    def topic_states(self, value: Iterable[UpdateMetadataTopicState], /) -> None: ...
-    @property
-    def live_brokers(self) -> list[UpdateMetadataBroker]: ...
-    @live_brokers.setter
-    def live_brokers(self, value: Iterable[UpdateMetadataBroker], /) -> None: ...
     @property
     def partition_states(self) -> tuple[UpdateMetadataPartitionState, ...]:
         """All partition states, each with its topic's name, whatever the version.
@@ -633,14 +508,6 @@ class UpdateMetadataRequest(Message):
     def to_json(self, version: int) -> Json: ...
     @classmethod
     def from_json(cls, json: Mapping[str, Any], version: int) -> Self: ...
-    @classmethod
-    def from_columns(
-        cls,
-        columns: ArrowArrayLike | Mapping[str, Sequence[Any]],
-        version: int | None = None,
-        message: Self | None = None,
-    ) -> Self:
-        """Make a request with partition states from columns, as ``encode_columns`` takes them."""
 
 @final
 class UpdateMetadataResponse(Message):

@@ -62,49 +62,6 @@ include "_cython/columns.pxi"
 include "_cython/columns_given.pxi"
 include "_cython/columns_encode.pxi"
 
-__all__ = [
-    "Columns",
-    "ColumnsBuilder",
-    "LeaderAndIsrLiveLeader",
-    "LeaderAndIsrPartitionError",
-    "LeaderAndIsrPartitionState",
-    "LeaderAndIsrRequest",
-    "LeaderAndIsrResponse",
-    "LeaderAndIsrTopicError",
-    "LeaderAndIsrTopicState",
-    "RequestHeader",
-    "ResponseHeader",
-    "StopReplicaPartitionError",
-    "StopReplicaPartitionState",
-    "StopReplicaPartitionV0",
-    "StopReplicaRequest",
-    "StopReplicaResponse",
-    "StopReplicaState",
-    "StopReplicaTopicState",
-    "StopReplicaTopicV1",
-    "UpdateMetadataBroker",
-    "UpdateMetadataEndpoint",
-    "UpdateMetadataPartitionState",
-    "UpdateMetadataRequest",
-    "UpdateMetadataResponse",
-    "UpdateMetadataTopicState",
-    "decode_columns",
-    "decode_request",
-    "decode_request_from",
-    "decode_request_header",
-    "decode_request_header_from",
-    "decode_response",
-    "decode_response_from",
-    "decode_response_header",
-    "decode_response_header_from",
-    "encode",
-    "encode_batches",
-    "encode_columns",
-    "encode_request_header",
-    "encode_response_header",
-    "message_class",
-]
-
 cdef extern from *:
     """
     /* Until Python 3.11 the collector may run, and with it any finalizer, wherever an object is made: also where a list

@@ -58,7 +58,6 @@ def encode_columns(message, version, columns):
     cdef Columns rows = columns_given(columns, api)
     cdef int64_t groups = 0, size = states_size(message, api, v, rows, &groups)
     cdef kp_writer w
-    settle(message, api, v)
     kp_begin(&w)
     try:
         put_head(&w, message, api, v)
@@ -103,7 +102,6 @@ def encode_batches(message, version, batches):
         columns = rows = None
     if total >= INT32_MAX:
         raise OutOfRange(f"{total} topics or partitions are more than a message holds")
-    settle(message, api, v)
     pieces[0] = written_around(message, api, v, total)
     pieces.append(written_around(message, api, v, -1))
     return pieces
@@ -122,11 +120,3 @@ cdef bytes written_around(object message, int api, int version, int64_t groups):
         return <bytes>kp_finish(&w)
     finally:
         Py_XDECREF(w.out)
-
-
-cdef object from_columns(type cls, int api, object columns, object version, object message):
-    """A request whose partition states are made of columns, all at once."""
-    if message is None:
-        message = cls()
-    cdef int v = checked_version(api, message.version if version is None else version)
-    return read(encode_columns(message, v, columns), REQUEST, api, v, False, NULL)

@@ -98,3 +98,17 @@ cdef list json_each(object j, str key, json_reader read, int version):
             within(e, f"{snake_case(key)}[{i}]")
             raise
     return out
+
+
+cdef dict head_to_json(ControlRequest m, int api, int version):
+    """The fields before a request's partitions; a field that the version lacks is refused."""
+    cdef dict j = {"controllerId": m.controller_id}
+    check_fields(m, api, version)
+    if kraft_in(api, version):
+        j["isKRaftController"] = m.is_kraft_controller
+    if api == 6 and (<UpdateMetadataRequest>m).type:
+        j["type"] = (<UpdateMetadataRequest>m).type
+    j["controllerEpoch"] = m.controller_epoch
+    if grouped_in(api, version):
+        j["brokerEpoch"] = m.broker_epoch
+    return j

@@ -185,15 +185,12 @@ cdef class LeaderAndIsrRequest(ControlRequest):
 
     @property
     def live_leaders(self):
-        lisr_read_unread(self)
-        if self.live_leaders_ is None:
-            self.live_leaders_ = []
-        return self.live_leaders_
+        return live_of(self)
 
     @live_leaders.setter
     def live_leaders(self, value):
-        self.live_leaders_ = as_list(value, "live_leaders")
-        self.unread_leaders = None
+        self.live_ = as_list(value, "live_leaders")
+        self.unread_live = None
 
     @property
     def partition_states(self):
@@ -240,17 +237,6 @@ cdef class LeaderAndIsrRequest(ControlRequest):
     @classmethod
     def from_json(cls, json, version):
         return lisr_from_json(json, checked_version(4, version))
-
-    @classmethod
-    def from_columns(cls, columns, version=None, message=None):
-        """A request whose partition states are made of columns, as ``encode_columns`` takes them, all at once.
-
-        Args:
-            columns: ``Columns``, a record batch, or a mapping of sequences.
-            version: The version whose form the request takes; the message's own by default.
-            message: The request's other fields; those of a fresh request by default.
-        """
-        return from_columns(cls, 4, columns, version, message)
 
 
 @cython.final

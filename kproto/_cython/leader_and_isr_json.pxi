@@ -32,13 +32,7 @@ cdef list lisr_rows_to_json(list rows, int version):
 cdef dict lisr_to_json(LeaderAndIsrRequest m, int version):
     cdef LeaderAndIsrTopicState topic
     cdef LeaderAndIsrLiveLeader leader
-    cdef dict j = {"controllerId": m.controller_id}
-    lisr_check(m, version)
-    if version >= 7:
-        j["isKRaftController"] = m.is_kraft_controller
-    j["controllerEpoch"] = m.controller_epoch
-    if version >= 2:
-        j["brokerEpoch"] = m.broker_epoch
+    cdef dict j = head_to_json(m, 4, version)
     if version >= 5:
         j["type"] = m.type
     if version >= 2:

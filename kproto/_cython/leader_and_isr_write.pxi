@@ -37,54 +37,6 @@ cdef int lisr_put_leaders(kp_writer *w, list leaders, int version) except -1:
     return 0
 
 
-cdef int lisr_check(LeaderAndIsrRequest m, int version) except -1:
-    """Fields that the version lacks and that may not be dropped."""
-    if version < 7 and m.is_kraft_controller:
-        lacking(version, "is_kraft_controller")
-    if version < 5 and m.type:
-        lacking(version, "type")
-    if version >= 2 and size_of(m.ungrouped_):
-        lacking(version, "ungrouped_partition_states")
-    if version < 2 and size_of(m.topic_states_):
-        lacking(version, "topic_states")
-    return 0
-
-
-cdef uint8_t *lisr_put_head(uint8_t *q, LeaderAndIsrRequest m, int version) noexcept:
-    kp_put32(q, m.controller_id)
-    q += 4
-    if version >= 7:
-        q[0] = m.is_kraft_controller
-        q += 1
-    kp_put32(q, m.controller_epoch)
-    q += 4
-    if version >= 2:
-        kp_put64(q, m.broker_epoch)
-        q += 8
-    if version >= 5:
-        q[0] = <uint8_t>m.type
-        q += 1
-    return q
-
-
-cdef int lisr_settle(LeaderAndIsrRequest m, int version) except -1:
-    """Make objects of leaders that are bytes of another form."""
-    cdef Unread u = m.unread_leaders
-    if u is not None and flexible_in(4, u.version) != flexible_in(4, version):
-        lisr_read_unread(m)
-    return 0
-
-
-cdef int lisr_put_tail(kp_writer *w, LeaderAndIsrRequest m, int version) except -1:
-    """Write live leaders and the request's tagged section, which follow the partition states."""
-    cdef bint flexible = version >= 4
-    if m.unread_leaders is not None:
-        put_unread(w, m.unread_leaders, flexible)
-    else:
-        lisr_put_leaders(w, m.live_leaders_, version)
-    return put_tags(w, m.tags, flexible, version)
-
-
 cdef int lisr_check_response(LeaderAndIsrResponse m, int version) except -1:
     if version >= 5 and size_of(m.partition_errors_):
         lacking(version, "partition_errors")

@@ -26,13 +26,6 @@ cdef Unread unread(kp_reader *r, rp at, rp end, int64_t count, int version, bint
     return u
 
 
-cdef void read_from(kp_reader *r, Unread u) noexcept:
-    """Begin to read a kept list."""
-    memset(r, 0, sizeof(kp_reader))
-    r.base = r.at = u.at
-    r.end = u.end
-
-
 cdef class ControlRequest(Message):
     """A request of the controller to a broker."""
 
@@ -47,6 +40,20 @@ cdef class ControlRequest(Message):
     def topic_states(self, value):
         read_states(self)
         self.topic_states_ = as_list(value, "topic_states")
+
+    @classmethod
+    def from_columns(cls, columns, version=None, message=None):
+        """A request whose partition states are made of columns, as ``encode_columns`` takes them, all at once.
+
+        Args:
+            columns: ``Columns``, a record batch, or a mapping of sequences.
+            version: The version whose form the request takes; the message's own by default.
+            message: The request's other fields; those of a fresh request by default.
+        """
+        if message is None:
+            message = cls()
+        cdef int api = cls.api_key, v = checked_version(api, message.version if version is None else version)
+        return read(encode_columns(message, v, columns), REQUEST, api, v, False, NULL)
 
 
 @cython.no_gc
@@ -92,11 +99,22 @@ cdef inline bint grouped_in(int api, int version) noexcept:
     return version >= (5 if api == 6 else 2 if api == 4 else 1)
 
 
+cdef inline bint kraft_in(int api, int version) noexcept:
+    return version >= (8 if api == 6 else 7 if api == 4 else 4)
+
+
 cdef inline int form_of(int api, int version) noexcept:
     """Versions with one form have the same bytes for the same partitions."""
     if api == 6:
         return kp_umr_form(version)
     return kp_lisr_form(version) if api == 4 else min(version, 3)
+
+
+cdef inline int live_form(int api, int version) noexcept:
+    """Versions with one form have the same bytes for the same live brokers or leaders."""
+    if api == 4:
+        return flexible_in(4, version)
+    return 4 if version >= 6 else 3 if version >= 3 else version
 
 
 # ---- read ------------------------------------------------------------------------------------------------------------
@@ -110,21 +128,70 @@ cdef ControlRequest new_request(int api):
 
 
 cdef rp read_head(kp_reader *r, ControlRequest m, int api, int version) except? NULL:
-    """Read the fields before the partitions."""
-    if api == 6:
-        return umr_read_head(r, <UpdateMetadataRequest>m, version)
-    if api == 4:
-        return lisr_read_head(r, <LeaderAndIsrRequest>m, version)
-    return sr_read_head(r, <StopReplicaRequest>m, version)
+    """Read the fields before the partitions. The broker epoch came with the version that groups partitions by topic."""
+    cdef rp p = r.base
+    cdef uint8_t flag = 0
+    cdef bint kraft = kraft_in(api, version), epoch = grouped_in(api, version)
+    cdef bint has_type = api == 4 and version >= 5, has_flag = api == 5 and version <= 2
+    m.broker_epoch = -1
+    if r.end - p < 8 + kraft + 8 * epoch + has_type + has_flag:
+        return kp_fault_group(
+            r, p, "controller_id:4,is_kraft_controller:1,controller_epoch:4,broker_epoch:8,type:1" if kraft
+            else "controller_id:4,controller_epoch:4,broker_epoch:8,type:1" if not has_flag
+            else "controller_id:4,controller_epoch:4,broker_epoch:8,delete_partitions:1" if epoch
+            else "controller_id:4,controller_epoch:4,delete_partitions:1")
+    m.controller_id = kp_i32(p)
+    p += 4
+    if kraft:
+        p = kp_bool(r, p, &flag, "is_kraft_controller")
+        if p == NULL:
+            return NULL
+        m.is_kraft_controller = flag
+    m.controller_epoch = kp_i32(p)
+    p += 4
+    if epoch:
+        m.broker_epoch = kp_i64(p)
+        p += 8
+    if has_type:
+        (<LeaderAndIsrRequest>m).type = <int8_t>p[0]
+        p += 1
+    elif has_flag:
+        p = kp_bool(r, p, &flag, "delete_partitions")
+        if p == NULL:
+            return NULL
+        (<StopReplicaRequest>m).delete_partitions = flag
+    return p
+
+
+cdef rp read_live(kp_reader *r, rp p, list live, int api, int version) except? NULL:
+    """The live brokers or leaders of a list that has one empty place for each."""
+    return umr_read_brokers(r, p, live, version) if api == 6 else lisr_read_leaders(r, p, live, version)
 
 
 cdef rp read_tail(kp_reader *r, rp p, ControlRequest m, int api, int version) except? NULL:
-    """Read the fields behind the partitions."""
+    """Read what follows the partitions: live brokers or leaders, and the request's tagged section."""
+    cdef bint flexible = flexible_in(api, version)
+    cdef int64_t n = 0
+    cdef rp end = NULL
     if api == 6:
-        return umr_read_tail(r, p, <UpdateMetadataRequest>m, version)
-    if api == 4:
-        return lisr_read_tail(r, p, <LeaderAndIsrRequest>m, version)
-    return read_kept(r, p, m) if version >= 2 else p
+        n = kp_count(r, &p, r.end, flexible, 7 if flexible else 8, 0, "live_brokers", "")
+    elif api == 4:
+        n = kp_count(r, &p, r.end, flexible, 10, flexible, "live_leaders", "unknown_tagged_fields:1")
+    if n < 0:
+        return NULL
+    if n > 0:
+        end = kp_plain_brokers(p, r.end, n, version) if api == 6 else kp_plain_leaders(p, r.end, n, flexible)
+    if end != NULL:
+        m.unread_live = unread(r, p, end, n, version, True)
+        p = end
+    elif n > 0:
+        m.live_ = PyList_New(n)
+        p = read_live(r, p, m.live_, api, version)
+        if p == NULL:
+            return NULL
+    if api == 6 and flexible:
+        return umr_read_tags(r, p, <UpdateMetadataRequest>m, version)
+    return read_kept(r, p, m) if flexible else p
 
 
 cdef inline int64_t states_count(kp_reader *r, rp *p, int api, int version) noexcept nogil:
@@ -176,26 +243,34 @@ cdef rp read_groups(kp_reader *r, rp p, list groups, int api, int version) excep
     return lisr_read_rows(r, p, groups, version, arena, "ungrouped_partition_states")
 
 
-cdef int read_states(ControlRequest m) except -1:
-    """Make objects of partitions that are still bytes."""
-    cdef Unread u = m.states
+cdef inline list objects_of(Unread u, int api, bint live):
+    """Objects of a list that is still bytes: of live brokers or leaders, or of partitions."""
     cdef kp_reader r
-    cdef list groups
+    cdef list made
     cdef bint paused
-    cdef int api
     cdef rp p
-    if u is None:
-        return 0
-    api = api_of(m)
-    read_from(&r, u)
+    memset(&r, 0, sizeof(kp_reader))
+    r.base = r.at = u.at
+    r.end = u.end
     paused = kp_pause_collector()
     try:
-        groups = PyList_New(u.count)
-        p = read_groups(&r, r.base, groups, api, u.version)
+        made = PyList_New(u.count)
+        p = read_live(&r, u.at, made, api, u.version) if live else read_groups(&r, u.at, made, api, u.version)
     finally:
         kp_resume_collector(paused)
     if p == NULL:  # somebody has changed the bytes since they were checked
         raise fault_error(&r, api, u.version)
+    return made
+
+
+cdef int read_states(ControlRequest m) except -1:
+    """Make objects of partitions that are still bytes."""
+    cdef Unread u = m.states
+    cdef list groups
+    cdef int api = api_of(m)
+    if u is None:
+        return 0
+    groups = objects_of(u, api, False)
     m.states = None
     if not grouped_in(api, u.version):
         m.ungrouped_ = groups
@@ -204,6 +279,15 @@ cdef int read_states(ControlRequest m) except -1:
     else:
         m.topic_states_ = groups
     return 0
+
+
+cdef list live_of(ControlRequest m):
+    if m.unread_live is not None:
+        m.live_ = objects_of(m.unread_live, api_of(m), True)
+        m.unread_live = None
+    elif m.live_ is None:
+        m.live_ = []
+    return m.live_
 
 
 cdef list ungrouped_of(ControlRequest m):
@@ -311,38 +395,72 @@ cdef int settle(ControlRequest m, int api, int version) except -1:
     """Make objects of lists that are bytes in another version's form; the others are written as they are."""
     if m.states is not None and not (m.states.plain and form_of(api, m.states.version) == form_of(api, version)):
         read_states(m)
-    if api == 6:
-        umr_settle(<UpdateMetadataRequest>m, version)
-    elif api == 4:
-        lisr_settle(<LeaderAndIsrRequest>m, version)
+    if m.unread_live is not None and live_form(api, m.unread_live.version) != live_form(api, version):
+        live_of(m)
+    return 0
+
+
+cdef int check_fields(ControlRequest m, int api, int version) except -1:
+    """Settle a request, and refuse fields that the version lacks and that may not be dropped."""
+    cdef bint grouped = grouped_in(api, version)
+    settle(m, api, version)
+    if m.is_kraft_controller and not kraft_in(api, version):
+        lacking(version, "is_kraft_controller")
+    if (api == 6 and version < 8 and (<UpdateMetadataRequest>m).type) \
+            or (api == 4 and version < 5 and (<LeaderAndIsrRequest>m).type):
+        lacking(version, "type")
+    if api == 5 and version > 2 and (<StopReplicaRequest>m).delete_partitions:
+        lacking(version, "delete_partitions")
+    if grouped and size_of(m.ungrouped_):
+        lacking(version, "ungrouped_partitions" if api == 5 else "ungrouped_partition_states")
+    if api == 5 and not 1 <= version <= 2 and size_of((<StopReplicaRequest>m).topics_):
+        lacking(version, "topics")
+    if not (version >= 3 if api == 5 else grouped) and size_of(m.topic_states_):
+        lacking(version, "topic_states")
     return 0
 
 
 cdef int put_head(kp_writer *w, ControlRequest m, int api, int version) except -1:
     """Check the fields that the version lacks, and write those that precede the partitions."""
-    kp_reserve(w, 32)
-    if api == 6:
-        umr_check(<UpdateMetadataRequest>m, version)
-        w.q = umr_put_head(w.q, <UpdateMetadataRequest>m, version)
-        w.tail = unread_size((<UpdateMetadataRequest>m).unread_brokers)
-    elif api == 4:
-        lisr_check(<LeaderAndIsrRequest>m, version)
-        w.q = lisr_put_head(w.q, <LeaderAndIsrRequest>m, version)
-        w.tail = unread_size((<LeaderAndIsrRequest>m).unread_leaders)
-    else:
-        sr_check(<StopReplicaRequest>m, version)
-        w.q = sr_put_head(w.q, <StopReplicaRequest>m, version)
+    cdef uint8_t *q
+    check_fields(m, api, version)
+    q = kp_reserve_at(w, w.q, 32)
+    kp_put32(q, m.controller_id)
+    q += 4
+    if kraft_in(api, version):
+        q[0] = m.is_kraft_controller
+        q += 1
+    kp_put32(q, m.controller_epoch)
+    q += 4
+    if grouped_in(api, version):
+        kp_put64(q, m.broker_epoch)
+        q += 8
+    if api == 4 and version >= 5:
+        q[0] = <uint8_t>(<LeaderAndIsrRequest>m).type
+        q += 1
+    elif api == 5 and version <= 2:
+        q[0] = (<StopReplicaRequest>m).delete_partitions
+        q += 1
+    w.q = q
+    w.tail = unread_size(m.unread_live)
     return 0
 
 
 cdef int put_tail(kp_writer *w, ControlRequest m, int api, int version) except -1:
-    """Write the fields that follow the partitions."""
+    """Write what follows the partitions: live brokers or leaders, and the request's tagged section."""
+    cdef bint flexible = flexible_in(api, version)
+    cdef uint8_t known[3]
     w.tail = 0
-    if api == 6:
-        return umr_put_tail(w, <UpdateMetadataRequest>m, version)
-    if api == 4:
-        return lisr_put_tail(w, <LeaderAndIsrRequest>m, version)
-    return put_tags(w, m.tags, flexible_in(5, version), version)
+    if m.unread_live is not None:
+        put_unread(w, m.unread_live, flexible)
+    elif api == 6:
+        umr_put_brokers(w, m.live_, version)
+    elif api == 4:
+        lisr_put_leaders(w, m.live_, version)
+    if api != 6 or version < 8 or (<UpdateMetadataRequest>m).type == 0:
+        return put_tags(w, m.tags, flexible, version)
+    known[0], known[1], known[2] = 0, 1, <uint8_t>(<UpdateMetadataRequest>m).type
+    return put_tagged(w, known, 3, m.tags, True, version)
 
 
 @cython.nonecheck(False)
@@ -455,7 +573,6 @@ cdef int write_request(kp_writer *w, ControlRequest m, int version) except -1:
     cdef int api = api_of(m)
     cdef bint flexible = flexible_in(api, version), grouped = grouped_in(api, version)
     cdef list groups
-    settle(m, api, version)
     put_head(w, m, api, version)
     if m.states is not None:
         put_unread(w, m.states, flexible)

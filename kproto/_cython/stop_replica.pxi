@@ -165,17 +165,6 @@ cdef class StopReplicaRequest(ControlRequest):
     def from_json(cls, json, version):
         return sr_from_json(json, checked_version(5, version))
 
-    @classmethod
-    def from_columns(cls, columns, version=None, message=None):
-        """A request whose partition states are made of columns, as ``encode_columns`` takes them, all at once.
-
-        Args:
-            columns: ``Columns``, a record batch, or a mapping of sequences.
-            version: The version whose form the request takes; the message's own by default.
-            message: The request's other fields; those of a fresh request by default.
-        """
-        return from_columns(cls, 5, columns, version, message)
-
 
 @cython.final
 cdef class StopReplicaPartitionError(PartitionError):

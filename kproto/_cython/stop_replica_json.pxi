@@ -4,13 +4,7 @@
 cdef dict sr_to_json(StopReplicaRequest m, int version):
     cdef StopReplicaTopicState topic
     cdef StopReplicaPartitionState row
-    cdef dict j = {"controllerId": m.controller_id}
-    sr_check(m, version)
-    if version >= 4:
-        j["isKRaftController"] = m.is_kraft_controller
-    j["controllerEpoch"] = m.controller_epoch
-    if version >= 1:
-        j["brokerEpoch"] = m.broker_epoch
+    cdef dict j = head_to_json(m, 5, version)
     if version <= 2:
         j["deletePartitions"] = m.delete_partitions
     if version == 0:

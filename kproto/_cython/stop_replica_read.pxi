@@ -69,36 +69,6 @@ cdef rp sr_read_topics(kp_reader *r, rp p, list topics, int version, IdArena are
     return p
 
 
-cdef rp sr_read_head(kp_reader *r, StopReplicaRequest m, int version) except? NULL:
-    """Read the fields before the partitions."""
-    cdef rp p = r.base
-    cdef uint8_t flag = 0
-    m.broker_epoch = -1
-    if r.end - p < 8 + (8 if version >= 1 else 0) + (1 if version <= 2 or version >= 4 else 0):
-        return kp_fault_group(
-            r, p, "controller_id:4,is_kraft_controller:1,controller_epoch:4,broker_epoch:8" if version >= 4
-            else "controller_id:4,controller_epoch:4,broker_epoch:8,delete_partitions:1" if version >= 1
-            else "controller_id:4,controller_epoch:4,delete_partitions:1")
-    m.controller_id = kp_i32(p)
-    p += 4
-    if version >= 4:
-        p = kp_bool(r, p, &flag, "is_kraft_controller")
-        if p == NULL:
-            return NULL
-        m.is_kraft_controller = flag
-    m.controller_epoch = kp_i32(p)
-    p += 4
-    if version >= 1:
-        m.broker_epoch = kp_i64(p)
-        p += 8
-    if version <= 2:
-        p = kp_bool(r, p, &flag, "delete_partitions")
-        if p == NULL:
-            return NULL
-        m.delete_partitions = flag
-    return p
-
-
 cdef StopReplicaResponse sr_read_response(kp_reader *r, int version):
     cdef bint flexible = version >= 2
     cdef StopReplicaResponse m = StopReplicaResponse.__new__(StopReplicaResponse)

@@ -1,38 +1,6 @@
 """StopReplica, written."""
 
 
-cdef int sr_check(StopReplicaRequest m, int version) except -1:
-    """Fields that the version lacks and that may not be dropped."""
-    if version < 4 and m.is_kraft_controller:
-        lacking(version, "is_kraft_controller")
-    if version > 2 and m.delete_partitions:
-        lacking(version, "delete_partitions")
-    if version != 0 and size_of(m.ungrouped_):
-        lacking(version, "ungrouped_partitions")
-    if (version < 1 or version > 2) and size_of(m.topics_):
-        lacking(version, "topics")
-    if version < 3 and size_of(m.topic_states_):
-        lacking(version, "topic_states")
-    return 0
-
-
-cdef uint8_t *sr_put_head(uint8_t *q, StopReplicaRequest m, int version) noexcept:
-    kp_put32(q, m.controller_id)
-    q += 4
-    if version >= 4:
-        q[0] = m.is_kraft_controller
-        q += 1
-    kp_put32(q, m.controller_epoch)
-    q += 4
-    if version >= 1:
-        kp_put64(q, m.broker_epoch)
-        q += 8
-    if version <= 2:
-        q[0] = m.delete_partitions
-        q += 1
-    return q
-
-
 @cython.nonecheck(False)
 cdef int sr_put_rows(kp_writer *w, list rows, int version) except -1:
     """Write partition states, of versions 3 and later."""

@@ -188,15 +188,12 @@ cdef class UpdateMetadataRequest(ControlRequest):
 
     @property
     def live_brokers(self):
-        umr_read_unread(self)
-        if self.live_brokers_ is None:
-            self.live_brokers_ = []
-        return self.live_brokers_
+        return live_of(self)
 
     @live_brokers.setter
     def live_brokers(self, value):
-        self.live_brokers_ = as_list(value, "live_brokers")
-        self.unread_brokers = None
+        self.live_ = as_list(value, "live_brokers")
+        self.unread_live = None
 
     @property
     def partition_states(self):
@@ -223,7 +220,7 @@ cdef class UpdateMetadataRequest(ControlRequest):
     @property
     def _unread_brokers(self):
         """The live brokers as they were read, while nothing has looked at them; else None."""
-        cdef Unread u = self.unread_brokers
+        cdef Unread u = self.unread_live
         return None if u is None else PyBytes_FromStringAndSize(<char *>u.at, u.end - u.at)
 
     @property
@@ -244,17 +241,6 @@ cdef class UpdateMetadataRequest(ControlRequest):
     @classmethod
     def from_json(cls, json, version):
         return umr_from_json(json, checked_version(6, version))
-
-    @classmethod
-    def from_columns(cls, columns, version=None, message=None):
-        """A request whose partition states are made of columns, as ``encode_columns`` takes them, all at once.
-
-        Args:
-            columns: ``Columns``, a record batch, or a mapping of sequences.
-            version: The version whose form the request takes; the message's own by default.
-            message: The request's other fields; those of a fresh request by default.
-        """
-        return from_columns(cls, 6, columns, version, message)
 
 
 @cython.final

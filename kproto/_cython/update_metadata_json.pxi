@@ -42,15 +42,8 @@ cdef dict umr_broker_to_json(UpdateMetadataBroker b, int version):
 
 cdef dict umr_to_json(UpdateMetadataRequest m, int version):
     cdef UpdateMetadataTopicState topic
-    cdef dict j = {"controllerId": m.controller_id}
-    umr_check(m, version)
-    if version >= 8:
-        j["isKRaftController"] = m.is_kraft_controller
-        if m.type:
-            j["type"] = m.type
-    j["controllerEpoch"] = m.controller_epoch
+    cdef dict j = head_to_json(m, 6, version)
     if version >= 5:
-        j["brokerEpoch"] = m.broker_epoch
         topics = []
         for topic in m.topic_states:
             entry = {"topicName": not_null(topic.topic_name, "topic_name")}

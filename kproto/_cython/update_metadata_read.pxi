@@ -117,29 +117,6 @@ cdef rp umr_read_brokers(kp_reader *r, rp p, list brokers, int version) except? 
     return p
 
 
-cdef int umr_read_unread(UpdateMetadataRequest m) except -1:
-    """Make objects of brokers that are still bytes."""
-    cdef Unread u = m.unread_brokers
-    cdef kp_reader r
-    cdef list brokers
-    cdef bint paused
-    cdef rp p
-    if u is None:
-        return 0
-    read_from(&r, u)
-    paused = kp_pause_collector()
-    try:
-        brokers = PyList_New(u.count)
-        p = umr_read_brokers(&r, r.base, brokers, u.version)
-    finally:
-        kp_resume_collector(paused)
-    if p == NULL:
-        raise fault_error(&r, 6, u.version)
-    m.unread_brokers = None
-    m.live_brokers_ = brokers
-    return 0
-
-
 cdef rp umr_read_tags(kp_reader *r, rp p, UpdateMetadataRequest m, int version) except? NULL:
     """The request's own tagged section. Tag 0 is ``type`` in version 8, whatever size it names, and refused before."""
     cdef uint32_t count = 0, tag = 0, size = 0
@@ -193,61 +170,13 @@ cdef rp umr_read_tags(kp_reader *r, rp p, UpdateMetadataRequest m, int version) 
     return p
 
 
-cdef rp umr_read_head(kp_reader *r, UpdateMetadataRequest m, int version) except? NULL:
-    """Read the fields before the partition states."""
-    cdef rp p = r.base
-    cdef uint8_t kraft = 0
-    m.broker_epoch = -1
-    if r.end - p < 8 + (8 if version >= 5 else 0) + (1 if version >= 8 else 0):
-        return kp_fault_group(
-            r, p, "controller_id:4,is_kraft_controller:1,controller_epoch:4,broker_epoch:8" if version >= 8
-            else "controller_id:4,controller_epoch:4,broker_epoch:8")
-    m.controller_id = kp_i32(p)
-    p += 4
-    if version >= 8:
-        p = kp_bool(r, p, &kraft, "is_kraft_controller")
-        if p == NULL:
-            return NULL
-        m.is_kraft_controller = kraft
-    m.controller_epoch = kp_i32(p)
-    p += 4
-    if version >= 5:
-        m.broker_epoch = kp_i64(p)
-        p += 8
-    return p
-
-
-cdef rp umr_read_tail(kp_reader *r, rp p, UpdateMetadataRequest m, int version) except? NULL:
-    """Read live brokers and the request's tagged section, which follow the partition states."""
-    cdef bint flexible = version >= 6
-    cdef int64_t n = kp_count(r, &p, r.end, flexible, 7 if flexible else 8, 0, "live_brokers", "")
-    if n < 0:
-        return NULL
-    cdef rp end = kp_plain_brokers(p, r.end, n, version) if n > 0 else NULL
-    if end != NULL:
-        m.unread_brokers = unread(r, p, end, n, version, True)
-        p = end
-    elif n > 0:
-        m.live_brokers_ = PyList_New(n)
-        p = umr_read_brokers(r, p, m.live_brokers_, version)
-        if p == NULL:
-            return NULL
-    return umr_read_tags(r, p, m, version) if flexible else p
-
-
 cdef UpdateMetadataResponse umr_read_response(kp_reader *r, int version):
     cdef UpdateMetadataResponse m = UpdateMetadataResponse.__new__(UpdateMetadataResponse)
-    cdef rp p = r.base, begin = NULL, end = NULL
+    cdef rp p = read_error_code(r, &m.error_code)
     m.version = version
-    if r.end - p < 2:
-        kp_fault_group(r, p, "error_code:2")
+    if p != NULL and version >= 6:
+        p = read_kept(r, p, m)
+    if p == NULL:
         return None
-    m.error_code = kp_i16(p)
-    p += 2
-    if version >= 6:
-        p = kp_tags(r, p, r.end, &begin, &end)
-        if p == NULL:
-            return None
-        m.tags = kept(begin, end)
     r.at = p
     return m
