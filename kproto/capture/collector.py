@@ -369,19 +369,14 @@ class Conversation:
 
     def _find_answered(self, side: Side, start: bytes, length: int, events: list[Event]) -> None:
         """Take up the other side's last request, if this segment is its answer."""
-        requests = self._cutters[1 - side]
-        assert isinstance(requests, RequestCutter)
         size, correlation_id = _PAIR(start.ljust(8))
         if len(start) == 8 and 4 <= size <= self._limit and size + 4 >= length:
-            todo: list[Chunk] = []
-            for cut in requests.answered(correlation_id, todo):
-                self._handle(1 - side, cut, events)
-            self._cut(1 - side, requests, todo, events)
+            self._look_again(1 - side, events, correlation_id)
 
-    def _look_again(self, side: Side, events: list[Event]) -> None:
-        """Search for the last answers, as all requests are there."""
+    def _look_again(self, side: Side, events: list[Event], answered: int | None = None) -> None:
+        """Search what one side has sent once more: for the request that is answered, or for the last answers."""
         todo: list[Chunk] = []
-        for cut in self._cutters[side].look_again(todo):
+        for cut in self._cutters[side].look_again(todo, answered):
             self._handle(side, cut, events)
         self._cut(side, self._cutters[side], todo, events)
 

@@ -451,17 +451,9 @@ class FrameCutter:
 
     def give_up_held(self) -> list[StreamItem]:
         """Drop the kept bytes: the frame that they begin is given with a gap."""
-        found: list[StreamItem] = []
         self._search.clear()
-        data = self._let_go()
-        frame_end = self._broken(data, found) if data else -1
-        if frame_end >= 0:
-            self._need = self._least
-            self._at = self.skip_to = frame_end
-        elif data:
-            self._lose_boundary(found)
-            self.skip_to = self._at + len(data)
-        return found
+        kept = self.held_bytes if self._large is None else 4 + len(self._large)
+        return self.lost(self._at + kept, 0) if kept else []
 
     @property
     def searched_bytes(self) -> int:
@@ -531,10 +523,15 @@ class FrameCutter:
             return
         self._go_on_at(start, todo, found)
 
-    def look_again(self, todo: list[Chunk]) -> list[StreamItem]:
-        """Search the kept bytes for a boundary, as more is known of the other side; see ``_look``."""
+    def look_again(self, todo: list[Chunk], answered: int | None = None) -> list[StreamItem]:
+        """Search the kept bytes for a boundary, as more is known of the other side; see ``_look``.
+
+        Args:
+            todo: The bytes behind a boundary go there.
+            answered: The correlation id that the other side answers; None: all requests are there.
+        """
         found: list[StreamItem] = []
-        start = self._search.again() if self.searching else None
+        start = self._search.again(answered) if self.searching else None
         if start is not None:
             self._go_on_at(start, todo, found)
         return found
@@ -645,14 +642,6 @@ class RequestCutter(FrameCutter):
         self._began_otherwise = False  # the connection does not begin with a request
         self._tokens = False  # whether authentication tokens without a header may come
         self._tls_like = 0
-
-    def answered(self, correlation_id: int, todo: list[Chunk]) -> list[StreamItem]:
-        """End the search at the client's last request, if that has this correlation id; its bytes go into ``todo``."""
-        found: list[StreamItem] = []
-        start = self._requests.answered(correlation_id)
-        if start is not None:
-            self._go_on_at(start, todo, found)
-        return found
 
     @property
     def begun_ids(self) -> set[int] | None:

@@ -150,9 +150,18 @@ class Search(ABC):
             self._trim(end)
         return found
 
-    def again(self) -> int | None:
-        """Search the kept bytes again, as more is known of the other side; see ``feed``."""
-        return self._try_candidates(self._base + len(self._buffer)) if self._unasked else None
+    def again(self, answered: int | None) -> int | None:
+        """Search the kept bytes again, as more is known of the other side; see ``feed``.
+
+        For an answer with this correlation id only the client's last request counts.
+        """
+        end = self._base + len(self._buffer)
+        if answered is None:
+            return self._try_candidates(end) if self._unasked else None
+        for step in self._steps:
+            if step.header is not None and step.header.correlation_id == answered and step.end == end:
+                return self._at(step)
+        return None
 
     @property
     def base(self) -> int:
@@ -195,15 +204,17 @@ class Search(ABC):
                 continue
             verdict = self._follows(step, step.end - self._base) if step.end <= end else None
             if verdict:
-                if step.start >= self._base:
-                    self.step = None
-                    return step.start
-                self.step = step
-                return step.end
+                return self._at(step)
             if verdict is None:
                 kept.append(step)
         self._steps = kept
         return None
+
+    def _at(self, step: FrameLink) -> int:
+        """Go on at a frame whose bytes are kept; else at the one behind it."""
+        is_kept = step.start >= self._base
+        self.step = None if is_kept else step
+        return step.start if is_kept else step.end
 
     def _try_candidates(self, end: int) -> int | None:
         """Search the new bytes for candidates; return the first one that is a message, None if there is none yet."""
@@ -357,15 +368,6 @@ class RequestSearch(Search):
             return None
         is_kept = header.api_key in self._wanted and header.size <= _KEPT_STEP
         return FrameLink(offset + 4 + header.size, header, start=offset if is_kept else -1)
-
-    def answered(self, correlation_id: int) -> int | None:
-        """The stream offset of the client's last request, if it is kept and has this correlation id."""
-        end = self._base + len(self._buffer)
-        for step in self._steps:
-            if step.header is not None and step.header.correlation_id == correlation_id and step.end == end:
-                self.step = None if step.start >= self._base else step
-                return step.start if step.start >= self._base else step.end
-        return None
 
     def _follows(self, step: FrameLink, at: int) -> bool | None:
         header = read_request_header(self._buffer, at, len(self._buffer))
