@@ -22,11 +22,20 @@ _HEAD: Final = '''"""What the functions of kproto.codec give for each API, for t
 Written by tests/reference_types.py from the reference's classes.
 """
 
-from typing import Any, Literal, overload
+from collections.abc import Callable
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from .api import ApiKey
 from .messages import *
 from .types import Buffer
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+def _with_length(decode: Callable[_P, _T]) -> Callable[_P, tuple[_T, int]]: ...
+
+decode_request_from = _with_length(decode_request)
+decode_response_from = _with_length(decode_response)
 '''
 
 
@@ -54,13 +63,12 @@ def stub() -> str:
         names[kind][ApiKey(key)] = cls.__name__
     lines = [_HEAD.rstrip()]
     for kind in ("request", "response"):
-        for suffix, wrap in ("", "{}"), ("_from", "tuple[{}, int]"):
-            lines.append("")
-            every = [(f"Literal[ApiKey.{key.name}, {int(key)}]", name) for key, name in names[kind].items()]
-            for key, name in [*every, ("int", "Any")]:
-                lines += ["@overload", f"def decode_{kind}{suffix}("]
-                lines += [f"    api_key: {key}, version: int, data: Buffer, *, strict: bool = False"]
-                lines += [f") -> {wrap.format(name)}: ..."]
+        lines.append("")
+        every = [(f"Literal[ApiKey.{key.name}, {int(key)}]", name) for key, name in names[kind].items()]
+        for key, name in [*every, ("int", "Any")]:
+            lines += ["@overload", f"def decode_{kind}("]
+            lines += [f"    api_key: {key}, version: int, data: Buffer, *, strict: bool = False"]
+            lines += [f") -> {name}: ..."]
     lines.append("")
     for kind in ("request", "response"):
         for key, name in names[kind].items():
