@@ -84,6 +84,14 @@ class Bench:
         self.take(self.reassembler.end(self.now_ns))
 
 
+@pytest.fixture
+def bench() -> Bench:
+    """Whose connection is open."""
+    made = Bench()
+    made.open()
+    return made
+
+
 STREAM = bytes(range(256)) * 8
 
 
@@ -132,10 +140,8 @@ def test_the_first_data_seen_for_a_place_wins(pieces: list[tuple[int, bytes]]) -
     assert list(log.got) if pieces else [ord("?") if byte is None else byte for byte in model[:last]] == []
 
 
-def test_a_hole_is_lost_when_the_other_side_has_acknowledged_it() -> None:
+def test_a_hole_is_lost_when_the_other_side_has_acknowledged_it(bench: Bench) -> None:
     """Not at once: captures of several queues may show the acknowledgement first."""
-    bench = Bench()
-    bench.open()
     bench.client(1, b"aa")
     bench.client(5, b"cc")
     log = bench.connections[0][0]
@@ -145,9 +151,7 @@ def test_a_hole_is_lost_when_the_other_side_has_acknowledged_it() -> None:
     assert (log.got, log.gaps) == (b"aa??cc", [(2, 2)])
 
 
-def test_data_shortly_after_its_acknowledgement_is_not_lost() -> None:
-    bench = Bench()
-    bench.open()
+def test_data_shortly_after_its_acknowledgement_is_not_lost(bench: Bench) -> None:
     bench.server(501, b"answer", ack=5)
     bench.client(1, b"aabb", at=bench.now_ns + 5 * MS)
     bench.server(507, ack=5, at=bench.now_ns + 50 * MS)
@@ -155,19 +159,15 @@ def test_data_shortly_after_its_acknowledgement_is_not_lost() -> None:
     assert (log.got, log.gaps) == (b"aabb", [])
 
 
-def test_lost_data_is_found_by_the_acknowledgement_alone() -> None:
+def test_lost_data_is_found_by_the_acknowledgement_alone(bench: Bench) -> None:
     """Nothing comes after what was lost."""
-    bench = Bench()
-    bench.open()
     bench.client(1, b"aa")
     bench.server(501, ack=9)
     bench.server(501, ack=9, at=bench.now_ns + 25 * MS)
     assert bench.connections[0][0].gaps == [(2, 6)]
 
 
-def test_a_fin_that_was_not_captured_is_no_loss() -> None:
-    bench = Bench()
-    bench.open()
+def test_a_fin_that_was_not_captured_is_no_loss(bench: Bench) -> None:
     bench.client(1, b"aa")
     bench.server(501, ack=4)
     bench.server(501, ack=4, at=bench.now_ns + 100 * MS)
@@ -175,9 +175,7 @@ def test_a_fin_that_was_not_captured_is_no_loss() -> None:
     assert bench.connections[0][0].gaps == []
 
 
-def test_what_waits_behind_a_hole_is_bounded() -> None:
-    bench = Bench()
-    bench.open()
+def test_what_waits_behind_a_hole_is_bounded(bench: Bench) -> None:
     held = 0
     block = bytes(60_000)
     while not bench.connections[0][0].gaps:
@@ -188,9 +186,7 @@ def test_what_waits_behind_a_hole_is_bounded() -> None:
     assert len(bench.connections[0][0].got) == held + 1
 
 
-def test_tiny_pieces_count_for_more_than_their_bytes() -> None:
-    bench = Bench()
-    bench.open()
+def test_tiny_pieces_count_for_more_than_their_bytes(bench: Bench) -> None:
     n = 0
     while not bench.connections[0][0].gaps:
         bench.client(2 + 2 * n, b"x")
@@ -221,9 +217,7 @@ def test_ports_used_again_a_second_later_make_another_connection_even_if_it_begi
     assert [(log.got, log.ended) for log, _ in bench.connections] == [(b"hello", True)] * 2
 
 
-def test_the_same_opening_twice_is_one_connection() -> None:
-    bench = Bench()
-    bench.open()
+def test_the_same_opening_twice_is_one_connection(bench: Bench) -> None:
     bench.open()
     bench.client(1, b"hello")
     bench.client(0, flags=make.SYN)
@@ -276,9 +270,7 @@ def test_data_in_the_opening_segment() -> None:
     assert bench.connections[0][0].got == b"fast open"
 
 
-def test_a_stray_segment_far_away_changes_nothing() -> None:
-    bench = Bench()
-    bench.open()
+def test_a_stray_segment_far_away_changes_nothing(bench: Bench) -> None:
     bench.client(1, b"aa")
     bench.client(3 + 2**30, b"stray")
     bench.client(3, b"bb")
@@ -286,9 +278,7 @@ def test_a_stray_segment_far_away_changes_nothing() -> None:
     assert bench.connections[0][0].got == b"aabb"
 
 
-def test_two_in_a_row_far_ahead_are_a_large_loss() -> None:
-    bench = Bench()
-    bench.open()
+def test_two_in_a_row_far_ahead_are_a_large_loss(bench: Bench) -> None:
     bench.client(1, b"aa")
     for at in range(3):
         bench.client(3 + (65 << 20) + 2 * at, b"bb")
@@ -308,9 +298,7 @@ def test_two_in_a_row_far_behind_are_another_connection() -> None:
     assert [log.got for log, _ in bench.connections] == [b"aa", b"bbcc"]
 
 
-def test_of_an_ignored_connection_nothing_is_given_or_held() -> None:
-    bench = Bench()
-    bench.open()
+def test_of_an_ignored_connection_nothing_is_given_or_held(bench: Bench) -> None:
     bench.client(1, b"a")
     (connection,) = {stream.connection for stream in bench.reassembler._streams.values()}
     bench.reassembler.ignore(connection)
@@ -409,9 +397,7 @@ def test_a_hole_is_given_up_by_its_own_connections_time_alone() -> None:
             assert bench.connections[0][1].gaps == gaps
 
 
-def test_options_in_the_tcp_header() -> None:
-    bench = Bench()
-    bench.open()
+def test_options_in_the_tcp_header(bench: Bench) -> None:
     bench.put(make.tcp(CLIENT, SERVER, 1, 501, make.ACK, b"data", options=struct.pack(">BBBBII", 1, 1, 8, 10, 1, 2)))
     assert bench.connections[0][0].got == b"data"
 

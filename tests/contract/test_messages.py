@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from conftest import DATA, read_jsonl
-from strategies import LATEST, MESSAGES, plain_json
+from strategies import LATEST, MESSAGES, VERSIONS, plain_json
 
 from kproto.codec import Codec
 from kproto.errors import UnsupportedVersion
@@ -36,6 +36,8 @@ def test_equal_by_value(codec: Codec, api: int, kind: Any) -> None:
     assert one != codec.message_class(api, kind)(**{FIRST[kind]: 9})
     assert one != "a message"
     assert one is not None
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one)
 
 
 def test_one_different_value_anywhere_makes_messages_unequal(codec: Codec) -> None:
@@ -54,18 +56,21 @@ def test_one_different_value_anywhere_makes_messages_unequal(codec: Codec) -> No
         {"zk_version": 1},
     ):
         assert message(**leaf) != message()
+    assert codec.LeaderAndIsrPartitionError() != codec.StopReplicaPartitionError(), "alike but for their types"
 
 
-@KINDS
-def test_pickled_and_copied_they_are_the_same(codec: Codec, api: int, kind: Any) -> None:
-    message = plain(codec, api, kind)
-    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
-        again = pickle.loads(pickle.dumps(message, protocol))
-        assert again == message
-        assert type(again) is type(message)
-        assert codec.encode(again, LATEST[api]) == codec.encode(message, LATEST[api])
-    assert copy.copy(message) == message
-    assert copy.deepcopy(message) == message
+@pytest.mark.parametrize(("api", "version", "kind"), VERSIONS)
+def test_pickled_and_copied_they_are_the_same(codec: Codec, api: int, version: int, kind: Any) -> None:
+    made = codec.message_class(api, kind).from_json(plain_json(MESSAGES[api, kind], version), version)
+    body = codec.encode(made, version)
+    read = (codec.decode_request if kind == "request" else codec.decode_response)(api, version, body)
+    for message in (made, read):
+        pickled = [pickle.loads(pickle.dumps(message, each)) for each in range(2, pickle.HIGHEST_PROTOCOL + 1)]
+        for twin in (*pickled, copy.copy(message), copy.deepcopy(message)):
+            assert twin == message
+            assert twin is not message
+            assert (type(twin), twin.version) == (type(message), version)
+            assert codec.encode(twin, version) == body
 
 
 def test_the_text_names_class_and_fields(codec: Codec) -> None:
