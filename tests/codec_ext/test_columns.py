@@ -111,6 +111,8 @@ def test_objects_columns_and_json_hold_the_same_and_give_the_same_bytes(
     read = decode(api, version, kind, body)
     assert rows_in(columns) == rows_of(read)
     assert read.to_json(version) == form
+    if kind == "response":
+        assert columns.message.error_code == read.error_code
     if kind == "request" and columns_can_say(read):
         assert encode_columns(columns.message, version, columns) == body
         assert encode_columns(columns.message, version, pa.record_batch(columns)) == body
@@ -120,17 +122,19 @@ def test_objects_columns_and_json_hold_the_same_and_give_the_same_bytes(
 
 @settings(max_examples=15)
 @given(data=st.data())
-@pytest.mark.parametrize("api", CONTROL)
-def test_a_builder_holds_the_frames_that_could_be_read_and_nothing_of_the_others(data: st.DataObject, api: int) -> None:
-    version = LATEST[api]
-    builder, expected = ColumnsBuilder(api), []
+@pytest.mark.parametrize(("api", "kind"), sorted({(api, kind) for api, _, kind in CASES}))
+def test_a_builder_holds_the_frames_that_could_be_read_and_nothing_of_the_others(
+    data: st.DataObject, api: int, kind: Any
+) -> None:
+    builder, expected = ColumnsBuilder(api, kind), []
     for _ in range(data.draw(st.integers(1, 5))):
-        message = message_class(api, "request").from_json(data.draw(json_forms(api, version, "request")), version)
+        version = data.draw(st.integers(0, LATEST[api]))
+        message = message_class(api, kind).from_json(data.draw(json_forms(api, version, kind)), version)
         body = encode(message, version)
         mutant = data.draw(mutations(body))
         for bytes_ in (mutant, body):
             try:
-                rows = rows_of(decode_request(api, version, bytes_))
+                rows = rows_of(decode(api, version, kind, bytes_))
             except DecodeError as e:
                 before = len(builder), builder.frames
                 with pytest.raises(type(e)):

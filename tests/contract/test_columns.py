@@ -9,7 +9,7 @@ import pytest
 from answers import answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import MESSAGES, VERSIONS, by_hand, json_forms, mutations, plain_json
+from strategies import VERSIONS, by_hand, json_forms, mutations
 
 from kproto.codec import get_codec
 from kproto.errors import DecodeError, UnsupportedApi, UnsupportedVersion
@@ -89,38 +89,6 @@ def test_columns_are_the_objects_in_another_layout(api: int, version: int, kind:
         else:
             assert told["accept"], damaged.hex()
             assert table(columns) == expected(api, kind, told["json"], list(columns.names)), damaged.hex()
-
-
-@pytest.mark.slow
-@given(data=st.data())
-def test_frames_of_several_versions_in_one_batch(data: st.DataObject) -> None:
-    """A frame that cannot be read leaves no trace."""
-    api, _, kind = data.draw(st.sampled_from(ROWS))
-    builder = get_codec("cython").ColumnsBuilder(api, kind)
-    wanted: list[dict[str, Any]] = []
-    for _ in range(data.draw(st.integers(0, 5))):
-        version = data.draw(st.sampled_from([v for a, v, k in ROWS if (a, k) == (api, kind)]))
-        form = data.draw(json_forms(api, version, kind))
-        frame, body = builder.frames, by_hand(api, version, kind, form)
-        if data.draw(st.booleans()):
-            with pytest.raises(DecodeError):
-                builder.append(version, body[:-1])
-        columns = list(get_codec("cython").decode_columns(api, version, body, kind=kind).names)
-        rows = [row | {"frame": frame} for row in expected(api, kind, form, columns)]
-        assert builder.append(version, body) == len(rows)
-        wanted += rows
-    assert table(builder.finish()) == wanted
-    assert table(builder.finish()) == []
-
-
-@EACH
-def test_what_stands_around_the_rows_comes_along(api: int, version: int, kind: Any) -> None:
-    form = plain_json(MESSAGES[api, kind], version)
-    message = get_codec("cython").decode_columns(api, version, by_hand(api, version, kind, form), kind=kind).message
-    if kind == "request":
-        assert (message.controller_id, message.broker_epoch) == (0, -1)
-    else:
-        assert message.error_code == 0
 
 
 def test_only_the_three_apis_have_columns() -> None:
