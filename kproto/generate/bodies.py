@@ -25,8 +25,6 @@ from kproto.messages import (
 )
 
 if TYPE_CHECKING:
-    from kproto.messages import LeaderAndIsrPartitionError as PartitionError
-
     from .content import Content
 
 _LISTENER: Final = "PLAINTEXT"
@@ -82,37 +80,26 @@ def encode_response(content: Content) -> bytes:
     return codec.encode(_response(content), content.version)
 
 
-def _response(content: Content) -> LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse:
-    rows, code = content.rows, content.error_code
+def _response(content: Content) -> Any:
+    rows, code, partition_code = content.rows, content.error_code, content.partition_error
     if content.api_key == ApiKey.UPDATE_METADATA:
         return UpdateMetadataResponse(error_code=code)
-    partition_code = content.partition_error
+    if content.api_key == ApiKey.LEADER_AND_ISR and content.fleet.has_topic_ids:
+        by_topic: dict[bytes, list[LeaderAndIsrPartitionError]] = {}
+        for topic_id, index in zip(rows["topic_id"], rows["partition"], strict=True):
+            error = LeaderAndIsrPartitionError(partition_index=index, error_code=partition_code)
+            by_topic.setdefault(topic_id, []).append(error)
+        topics = [LeaderAndIsrTopicError(topic_id=each, partition_errors=some) for each, some in by_topic.items()]
+        return LeaderAndIsrResponse(error_code=code, topics=topics)
+    answers: tuple[Any, Any] = LeaderAndIsrResponse, LeaderAndIsrPartitionError
     if content.api_key == ApiKey.STOP_REPLICA:
-        names = zip(rows["topic"], rows["partition"], strict=True)
-        return StopReplicaResponse(
-            error_code=code,
-            partition_errors=[
-                StopReplicaPartitionError(topic_name=topic, partition_index=index, error_code=partition_code)
-                for topic, index in names
-            ],
-        )
-    if not content.fleet.has_topic_ids:
-        names = zip(rows["topic"], rows["partition"], strict=True)
-        return LeaderAndIsrResponse(
-            error_code=code,
-            partition_errors=[
-                LeaderAndIsrPartitionError(topic_name=topic, partition_index=index, error_code=partition_code)
-                for topic, index in names
-            ],
-        )
-    by_topic: dict[bytes, list[PartitionError]] = {}
-    for topic_id, index in zip(rows["topic_id"], rows["partition"], strict=True):
-        error = LeaderAndIsrPartitionError(partition_index=index, error_code=partition_code)
-        by_topic.setdefault(topic_id, []).append(error)
-    return LeaderAndIsrResponse(
+        answers = StopReplicaResponse, StopReplicaPartitionError
+    response, error_of = answers
+    return response(
         error_code=code,
-        topics=[
-            LeaderAndIsrTopicError(topic_id=topic_id, partition_errors=errors) for topic_id, errors in by_topic.items()
+        partition_errors=[
+            error_of(topic_name=topic, partition_index=index, error_code=partition_code)
+            for topic, index in zip(rows["topic"], rows["partition"], strict=True)
         ],
     )
 

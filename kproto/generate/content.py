@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kproto.api import ApiKey
     from kproto.fanout import SharedBody
 
     from .fleet import PlannedFleet
@@ -68,13 +68,7 @@ class Content:
     @property
     def version(self) -> int:
         """The request's version."""
-        versions = self.fleet.versions
-        match self.api_key:
-            case ApiKey.LEADER_AND_ISR:
-                return versions.leader_and_isr
-            case ApiKey.STOP_REPLICA:
-                return versions.stop_replica
-        return versions.update_metadata
+        return self.fleet.versions[self.api_key]
 
     @property
     def partitions(self) -> int:

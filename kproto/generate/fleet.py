@@ -8,6 +8,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Final, Literal, NamedTuple
 
+from kproto.api import ApiKey
 from kproto.errors import ConfigurationError
 
 Bodies = Literal["fleet", "distinct"]
@@ -28,15 +29,10 @@ _MAX_PARTITIONS: Final = 10_000_000
 _MAX_HOURS: Final = 500_000
 
 
-class Versions(NamedTuple):
-    """The API versions of an inter-broker protocol."""
-
-    leader_and_isr: int
-    stop_replica: int
-    update_metadata: int
-
-
-_VERSIONS: Final[dict[str, Versions]] = {"3.9": Versions(7, 4, 8), "2.4": Versions(4, 2, 6)}
+_VERSIONS: Final = {
+    "3.9": {ApiKey.LEADER_AND_ISR: 7, ApiKey.STOP_REPLICA: 4, ApiKey.UPDATE_METADATA: 8},
+    "2.4": {ApiKey.LEADER_AND_ISR: 4, ApiKey.STOP_REPLICA: 2, ApiKey.UPDATE_METADATA: 6},
+}
 
 
 class Address(NamedTuple):
@@ -152,7 +148,7 @@ class PlannedFleet:
             raise ConfigurationError("a migration needs --protocol 3.9")
 
     @property
-    def versions(self) -> Versions:
+    def versions(self) -> dict[ApiKey, int]:
         """The versions of the three APIs."""
         return _VERSIONS[self.protocol]
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, overload
+from typing import TYPE_CHECKING, Final
 
-from .fleet import Event, Kind, PlannedFleet, random_of
+from .fleet import Event, random_of
 from .plants import PLANTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .fleet import Kind, PlannedFleet
 
 _LEAST_STEP_US: Final = 160_000_000
 """Between events at least, where faults are planted: they last up to two minutes."""
@@ -21,38 +25,16 @@ _SCATTER: Final = 1 << 16
 """Multiplicative hashing scatters events by up to a quarter of the time between them."""
 
 
-class Schedule(Sequence[Event]):
-    """The events of a fleet, ordered by time: the first controller, and then all others mixed.
-
-    Args:
-        fleet: The fleet.
-    """
-
-    def __init__(self, fleet: PlannedFleet) -> None:
-        self._kinds = _kinds(fleet)
-        self._plants: dict[int, int] = {}
-        if fleet.plants:
-            self._plants = _planted(fleet, self._kinds)
-        self._start_ns = fleet.start_ns
-        self._seed = fleet.seed
-        self._step_us = int(fleet.hours * _HOUR_NS) // max(len(self._kinds) - 1, 1) // _US
-        if fleet.plants:
-            self._step_us = max(self._step_us, _LEAST_STEP_US)
-
-    def __len__(self) -> int:
-        return len(self._kinds)
-
-    @overload
-    def __getitem__(self, number: int) -> Event: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[Event]: ...
-    def __getitem__(self, number: int | slice) -> Event | list[Event]:
-        if isinstance(number, slice):
-            return [self[n] for n in range(len(self))[number]]
-        number = range(len(self))[number]
-        jitter = (number * _KNUTH + self._seed) % _SCATTER * (self._step_us // 4) // _SCATTER if number else 0
-        time_ns = self._start_ns + (self._step_us * number + jitter) * _US
-        return Event(number, self._kinds[number], time_ns, self._plants.get(number, -1))
+def events(fleet: PlannedFleet) -> Iterator[Event]:
+    """Yield the events of a fleet, ordered by time: the first controller, and then all others mixed."""
+    kinds = _kinds(fleet)
+    plants = _planted(fleet, kinds) if fleet.plants else {}
+    step_us = int(fleet.hours * _HOUR_NS) // max(len(kinds) - 1, 1) // _US
+    if plants:
+        step_us = max(step_us, _LEAST_STEP_US)
+    for number, kind in enumerate(kinds):
+        jitter = (number * _KNUTH + fleet.seed) % _SCATTER * (step_us // 4) // _SCATTER if number else 0
+        yield Event(number, kind, fleet.start_ns + (step_us * number + jitter) * _US, plants.get(number, -1))
 
 
 def _kinds(fleet: PlannedFleet) -> list[Kind]:
@@ -106,6 +88,6 @@ def _planted(fleet: PlannedFleet, kinds: list[Kind]) -> dict[int, int]:
     late.sort(key=lambda number: PLANTS[fleet.plants[number]].tells_all, reverse=True)
     mixed += [[("plant", number)] * PLANTS[fleet.plants[number]].stages for number in late]
     mixed += [[("isr_change", -1)]] * 2
-    events = [event for group in mixed for event in group]
-    kinds[:] = [kind for kind, _plant in events]
-    return {place: plant for place, (_kind, plant) in enumerate(events) if plant >= 0}
+    stages = [stage for group in mixed for stage in group]
+    kinds[:] = [kind for kind, _plant in stages]
+    return {place: plant for place, (_kind, plant) in enumerate(stages) if plant >= 0}

@@ -9,7 +9,7 @@ from kproto.errors import ConfigurationError
 
 from .bodies import shared_body
 from .cluster import Cluster
-from .schedule import Schedule
+from .schedule import events
 
 if TYPE_CHECKING:
     from .content import Content
@@ -29,9 +29,9 @@ def sized(fleet: PlannedFleet, wanted_bytes: int) -> PlannedFleet:
         ConfigurationError: The other events alone make a larger capture.
     """
     cluster = Cluster(fleet)
-    controllers = Schedule(replace(fleet, isr_changes=1))
-    start = sum(map(_bytes, cluster.apply(controllers[0])))
-    change = sum(map(_bytes, cluster.apply(next(event for event in controllers if event.kind == "isr_change"))))
+    planned = events(replace(fleet, isr_changes=1))
+    start = sum(map(_bytes, cluster.apply(next(planned))))
+    change = sum(map(_bytes, cluster.apply(next(event for event in planned if event.kind == "isr_change"))))
     told = fleet.replication / fleet.brokers  # of LeaderAndIsr, beside the UpdateMetadata to all
     restart = int(2 * start * told)
     others = start * (1 + fleet.failovers) + restart * fleet.restarts

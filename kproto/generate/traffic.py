@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from .cluster import Cluster
 from .fleet import Address, random_of
 from .plants import SLOW_BROKER, Planter
-from .schedule import Schedule
+from .schedule import events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,13 +109,11 @@ class _Channel:
 
 def steps(fleet: PlannedFleet) -> Iterator[PlannedStep]:
     """Yield the fleet's history, event by event."""
-    planner = TrafficPlanner(fleet)
-    for event in Schedule(fleet):
-        yield planner.step(event)
+    return TrafficPlanner(fleet).steps()
 
 
 class TrafficPlanner:
-    """Makes the traffic of a fleet's events, which must come in order.
+    """Makes the traffic of a fleet's events.
 
     Args:
         fleet: The fleet.
@@ -140,8 +138,11 @@ class TrafficPlanner:
         if fleet.plants and SLOW_BROKER not in fleet.plants:
             self.slow = 0  # nobody: a fleet with planted faults has no others
 
-    def step(self, event: Event) -> PlannedStep:
-        """Make the traffic of the next event."""
+    def steps(self) -> Iterator[PlannedStep]:
+        """Yield the fleet's history, event by event."""
+        return map(self._step, events(self._fleet))
+
+    def _step(self, event: Event) -> PlannedStep:
         before = list(self.cluster.live)
         contents = (self.planter if event.kind == "plant" else self.cluster).apply(event)
         random = random_of(self._fleet.seed, "traffic", event.number)

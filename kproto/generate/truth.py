@@ -11,7 +11,6 @@ from kproto.error_codes import ErrorCode
 
 from .cluster import FULL
 from .plants import SLOW_BROKER, Planted, PlantedFinding
-from .schedule import Schedule
 from .traffic import TrafficPlanner
 
 if TYPE_CHECKING:
@@ -87,8 +86,8 @@ def findings_truth(fleet: PlannedFleet) -> Truth:
     """Return the truth of a fleet's capture, from its history alone."""
     planner = TrafficPlanner(fleet)
     history = _History()
-    for event in Schedule(fleet):
-        for exchange in planner.step(event).exchanges:
+    for step in planner.steps():
+        for exchange in step.exchanges:
             history.end_ns = max(history.end_ns, exchange.answer_last_ns)
             history.answers[exchange.broker] = history.answers.get(exchange.broker, 0) + (not exchange.lost)
             history.add(exchange.content, exchange.broker, exchange.broker_epoch, exchange.time_ns)
