@@ -53,8 +53,10 @@ _MOST_CHANGES = 20
 _TIME_MS = 1_800_000_000_000
 
 _PROGRAMS = {
-    "image": "from kproto.metadata_log import files, finding; import sys;"
-    "print(files.read(finding.find(sys.argv[1:])[0]).image().partition_count())",
+    "image": "from kproto.metadata_log import files, finding, image; import sys; made = image.Image();"
+    "steps = files.read(finding.find(sys.argv[1:])[0]).steps();"
+    "[made.apply(each.record) for source, _ in steps for each in source.records() if not each.is_control];"
+    "print(sum(len(topic.partitions) for topic in made.topics.values()))",
     "tables": "from kproto.tables import read; import sys; print(read(*sys.argv[1:])['partition_states'].num_rows)",
 }
 
@@ -100,7 +102,7 @@ def _value(record: MetadataRecord) -> tuple[None, bytes]:
 
 
 def _control(record: ControlRecord) -> tuple[bytes, bytes]:
-    return b"\0\0" + record.record_type.to_bytes(2, "big"), record.write()
+    return b"\0\0" + record.record_type.to_bytes(2, "big"), record.encode(record.version)
 
 
 @cache

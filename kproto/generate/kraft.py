@@ -553,7 +553,7 @@ def _joined(batches: Sequence[_Written]) -> bytes:
 
 
 def _control(record: ControlRecord) -> tuple[bytes, bytes]:
-    return b"\0\0" + record.record_type.to_bytes(2, "big"), record.write()
+    return b"\0\0" + record.record_type.to_bytes(2, "big"), record.encode(record.version)
 
 
 def _checkpoint(records: Sequence[MetadataRecord], epoch: int, time_ms: int) -> bytes:

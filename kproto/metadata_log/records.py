@@ -15,7 +15,7 @@ import re
 from functools import cache, lru_cache
 from struct import Struct as Packed
 from struct import error as _UNPACK_ERROR
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from kproto.errors import Malformed, UnsupportedVersion
 from kproto.json_form import uuid_to_json
@@ -36,8 +36,7 @@ from kproto.reference.datatypes import (
 )
 from kproto.reference.fields import Since, Tagged
 from kproto.reference.raft_voters import KRaftVersionFeature, RaftVoterListener
-from kproto.reference.struct import Struct
-from kproto.reference.wire import build, parse
+from kproto.reference.struct import Struct, VersionedStruct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,67 +56,25 @@ _set = object.__setattr__
 _uuid_text = lru_cache(1 << 14)(uuid_to_json)
 
 
-class MetadataRecord(Struct):
+class MetadataRecord(VersionedStruct):
     """The fields of one record; a class for each type.
 
     Attributes:
         record_type: The number of the type.
-        newest: The newest version of the type.
-        version: The version that the record was read with, or is written with; by default the newest.
     """
 
-    __slots__ = ("version",)
+    __slots__ = ()
     record_type: ClassVar[int]
-    newest: ClassVar[int]
-    version: int
 
     def __init_subclass__(cls, *, record_type: int = -1, newest: int = 0) -> None:
         cls.record_type, cls.newest = record_type, newest
 
-    def __init__(self, **values: Any) -> None:
-        version = values.pop("version", self.newest)
-        super().__init__(**values)
-        self.version = version
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "version":
-            self._check(value)
-            _set(self, name, value)
-        else:
-            super().__setattr__(name, value)
-
     @classmethod
-    def _check(cls, version: int) -> None:
+    def is_flexible(cls, version: int) -> bool:
+        """Every version is, if it is there."""
         if not 0 <= version <= cls.newest:
             raise UnsupportedVersion(-1, version, cls.__name__, 0, cls.newest)
-
-    @classmethod
-    def of_values(cls, values: Mapping[str, Any], version: int) -> Self:
-        """Make a record as ``Struct.of_values`` makes a struct; it keeps its version."""
-        self = super().of_values(values, version)
-        _set(self, "version", version)
-        return self
-
-    @classmethod
-    def read(cls, data: bytes, version: int) -> Self:
-        """Read the fields of one version.
-
-        Raises:
-            DecodeError: The bytes are no such record.
-            UnsupportedVersion: The type has no such version in Kafka 4.1.
-        """
-        cls._check(version)
-        construct = cls.fields.at(cls, version, flexible=True)
-        record: Self = parse(construct, data, api_key=None, version=version, strict=False, alone=True)[0]
-        return record
-
-    def write(self) -> bytes:
-        """Write the fields in the record's own version.
-
-        Raises:
-            EncodeError: A field cannot be written.
-        """
-        return build(self.fields.at(type(self), self.version, flexible=True), self)
+        return True
 
     @classmethod
     @cache
@@ -125,9 +82,9 @@ class MetadataRecord(Struct):
         """The type's name as Kafka's dump prints it: ``PARTITION_CHANGE_RECORD``."""
         return re.sub(r"(?<=.)(?=[A-Z])", "_", cls.__name__).upper()
 
-    def to_json(self) -> Json:
+    def to_json(self, version: int | None = None) -> Json:
         """The fields as Kafka's dump prints them."""
-        return self.fields.to_json(self, self.version)
+        return super().to_json(self.version if version is None else version)
 
     def to_json_text(self) -> str:
         """``to_json`` as text."""
@@ -135,8 +92,6 @@ class MetadataRecord(Struct):
 
     def __eq__(self, other: object) -> bool:
         return super().__eq__(other) and self.version == getattr(other, "version", None)
-
-    __hash__: ClassVar[None] = None
 
 
 _Record = TypeVar("_Record", bound=MetadataRecord)
@@ -575,7 +530,7 @@ def decode_record(value: bytes) -> MetadataRecord | UnknownRecord:
     cls = RECORDS.get(record_type)
     if cls is None or version > cls.newest:
         return UnknownRecord(record_type, version, value[at:])
-    return cls.read(value[at:], version)
+    return cls.decode(version, value[at:])[0]
 
 
 def encode_record(record: MetadataRecord | UnknownRecord) -> bytes:
@@ -584,7 +539,7 @@ def encode_record(record: MetadataRecord | UnknownRecord) -> bytes:
     Raises:
         EncodeError: A field cannot be written.
     """
-    fields = record.data if isinstance(record, UnknownRecord) else record.write()
+    fields = record.data if isinstance(record, UnknownRecord) else record.encode(record.version)
     return b"".join([*map(varint_bytes, (FRAME_VERSION, record.record_type, record.version)), fields])
 
 
@@ -601,7 +556,7 @@ def decode_control_record(key: bytes, value: bytes) -> ControlRecord | UnknownRe
     version = int.from_bytes(value[:2], "big", signed=True)
     if cls is None or not 0 <= version <= cls.newest:
         return UnknownRecord(record_type, version, value)
-    return cls.read(value, version)
+    return cls.decode(version, value)[0]
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:

@@ -5,68 +5,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 from kproto.api import request_header_version
 from kproto.errors import Malformed, UnsupportedApi, UnsupportedVersion
 
 from .datatypes import Int16, Int32, Nullable, PlainString
 from .fields import Since
-from .struct import Struct
-from .wire import build, parse
+from .struct import VersionedStruct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from construct import Construct
-
-    from kproto.types import Buffer, Json, Kind
+    from kproto.types import Buffer, Kind
 
 
-class _Header(Struct):
-    """The fields that both headers have."""
+class _Header(VersionedStruct):
+    """What both headers have in common. The highest version of either is its first flexible one."""
 
     __slots__ = ()
     kind: ClassVar[Kind]
-    flexible_from: ClassVar[int]  # the highest version of either header is its first flexible one
 
     @classmethod
-    def _check(cls, version: int) -> bool:
-        """Whether a version is flexible, if it exists."""
+    def is_flexible(cls, version: int) -> bool:
+        """Whether one of the header's own versions is flexible."""
         if not hasattr(version, "__index__"):
             raise TypeError(f"version: expected an int, got {type(version).__name__}")
-        if not 0 <= version <= cls.flexible_from:
-            raise UnsupportedVersion(-1, version, cls.kind.replace("_", " "), 0, cls.flexible_from)
-        return version == cls.flexible_from
-
-    @classmethod
-    def at(cls, version: int) -> Construct:
-        """The Construct of one of the header's own versions; its ``subcon`` is the ``construct.Struct``."""
-        return cls.fields.at(cls, version, cls._check(version))
-
-    @classmethod
-    def decode(cls, version: int, data: Buffer, *, strict: bool = False, alone: bool = True) -> tuple[Self, int]:
-        """Read a header from the start of a buffer; also return where the body begins.
-
-        ``strict`` refuses what the protocol forbids although Kafka accepts it; for a header that is ``alone``, bytes
-        after it are among that.
-        """
-        return parse(cls.at(version), data, api_key=None, version=version, strict=strict, alone=alone)
-
-    def encode(self, version: int) -> bytes:
-        """Write the header in one of its own versions."""
-        return build(self.at(version), self)
-
-    def to_json(self, version: int) -> Json:
-        """Kafka's JSON form; ``version`` is the header's own."""
-        self._check(version)
-        return self.fields.to_json(self, version)
-
-    @classmethod
-    def from_json(cls, json: Mapping[str, Any], version: int) -> Self:
-        """Make a header from Kafka's JSON form; ``version`` is the header's own."""
-        cls._check(version)
-        return cls(**cls.fields.from_json(json, version))
+        if not 0 <= version <= cls.newest:
+            raise UnsupportedVersion(-1, version, cls.kind.replace("_", " "), 0, cls.newest)
+        return version == cls.newest
 
 
 class RequestHeader(_Header):
@@ -78,7 +43,7 @@ class RequestHeader(_Header):
     """
 
     kind = "request_header"
-    flexible_from = 2
+    newest = 2
     request_api_key: int = Int16
     request_api_version: int = Int16
     correlation_id: int = Int32
@@ -94,7 +59,7 @@ class ResponseHeader(_Header):
     """The header of a response; tagged fields since version 1."""
 
     kind = "response_header"
-    flexible_from = 1
+    newest = 1
     correlation_id: int = Int32
 
 

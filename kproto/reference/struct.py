@@ -123,76 +123,126 @@ class Struct(metaclass=_FieldSlots):
         return made
 
 
-class ReferenceMessage(Struct):
-    """The body of a request or response.
+class VersionedStruct(Struct):
+    """A struct that is read and written by itself: a message, a header, a record of metadata.
 
     Attributes:
-        api_key: The API that it belongs to.
-        kind: ``request`` or ``response``.
+        newest: The newest version of its kind.
         version: The version that it was read with or made for, by default the newest. Encoding is given its own.
     """
 
     __slots__ = ("version",)
-    api_key: int
-    kind: Kind
+    newest: ClassVar[int]
     version: int
 
-    def __init_subclass__(cls, *, api_key: int | None = None) -> None:
-        if api_key is not None:
-            cls.api_key = api_key
-
     def __init__(self, **values: Any) -> None:
-        version = values.pop("version", check_version(self.api_key, 0).max_version)
+        version = values.pop("version", self.newest)
         super().__init__(**values)
         self.version = version
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "version":
-            check_version(self.api_key, value)
+            self.is_flexible(value)
             _set(self, name, value)
         else:
             super().__setattr__(name, value)
 
     @classmethod
     def of_values(cls, values: Mapping[str, Any], version: int) -> Self:
-        """Make a message as ``Struct.of_values`` makes a struct; it keeps its version."""
+        """Make an object as ``Struct.of_values`` does; it keeps its version."""
         self = super().of_values(values, version)
         _set(self, "version", version)
         return self
+
+    @classmethod
+    def is_flexible(cls, version: int) -> bool:
+        """Whether a version is flexible.
+
+        Raises:
+            UnsupportedVersion: There is no such version.
+        """
+        raise NotImplementedError
 
     @classmethod
     def at(cls, version: int) -> Construct:
         """Return the Construct of one version; its ``subcon`` is the ``construct.Struct``.
 
         Raises:
-            UnsupportedVersion: The API has no such version.
+            UnsupportedVersion: There is no such version.
         """
-        return cls.fields.at(cls, version, check_version(cls.api_key, version).is_flexible(version))
+        return cls.fields.at(cls, version, cls.is_flexible(version))
 
     @classmethod
     def decode(cls, version: int, data: Buffer, *, strict: bool = False, alone: bool = True) -> tuple[Self, int]:
-        """Read a message from the start of a buffer; also return how many bytes it took.
+        """Read an object from the start of a buffer; also return how many bytes it took.
 
         Args:
-            version: The API's version.
-            data: A buffer that begins with the message.
+            version: Its version.
+            data: A buffer that begins with it.
             strict: Refuse what the protocol forbids although Kafka accepts it.
-            alone: Whether ``strict`` refuses bytes after the message, too.
+            alone: Whether ``strict`` refuses bytes after it, too.
 
         Raises:
-            DecodeError: The bytes are no such message.
-            UnsupportedVersion: The API has no such version.
+            DecodeError: The bytes are no such object.
+            UnsupportedVersion: There is no such version.
         """
-        return parse(cls.at(version), data, api_key=cls.api_key, version=version, strict=strict, alone=alone)
+        api_key = getattr(cls, "api_key", None)
+        return parse(cls.at(version), data, api_key=api_key, version=version, strict=strict, alone=alone)
 
     def encode(self, version: int) -> bytes:
-        """Write the message in one version.
+        """Write the object in one version.
 
         Raises:
             EncodeError: It cannot be written.
-            UnsupportedVersion: The API has no such version.
+            UnsupportedVersion: There is no such version.
         """
         return build(self.at(version), self)
+
+    def to_json(self, version: int) -> Json:
+        """Return Kafka's JSON form of that version, as brokers write it to their request log.
+
+        Raises:
+            FieldNotInVersion: As ``encode``.
+            UnsupportedVersion: There is no such version.
+        """
+        self.is_flexible(version)
+        return self.fields.to_json(self, version)
+
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any], version: int) -> Self:
+        """Make an object from Kafka's JSON form of that version.
+
+        Raises:
+            EncodeError: A field is missing, of the wrong type or out of range.
+            UnsupportedVersion: There is no such version.
+        """
+        cls.is_flexible(version)
+        return cls(version=version, **cls.fields.from_json(json, version))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), {**self.to_values(), "version": self.version})
+
+
+class ReferenceMessage(VersionedStruct):
+    """The body of a request or response.
+
+    Attributes:
+        api_key: The API that it belongs to.
+        kind: ``request`` or ``response``.
+    """
+
+    __slots__ = ()
+    api_key: int
+    kind: Kind
+
+    def __init_subclass__(cls, *, api_key: int | None = None) -> None:
+        if api_key is not None:
+            cls.api_key, cls.newest = api_key, check_version(api_key, 0).max_version
+
+    @classmethod
+    def is_flexible(cls, version: int) -> bool:
+        """Whether a version of the API is flexible."""
+        return check_version(cls.api_key, version).is_flexible(version)
 
     def for_version(self, version: int) -> Self:
         """Return the message as one who reads it in this version gets it: with the fields that the version has.
@@ -202,30 +252,6 @@ class ReferenceMessage(Struct):
             EncodeError, UnsupportedVersion: As ``encode``.
         """
         return self.decode(version, self.encode(version))[0]
-
-    def to_json(self, version: int) -> Json:
-        """Return Kafka's JSON form of that version, as brokers write it to their request log.
-
-        Raises:
-            FieldNotInVersion: As ``encode``.
-            UnsupportedVersion: The API has no such version.
-        """
-        check_version(self.api_key, version)
-        return self.fields.to_json(self, version)
-
-    @classmethod
-    def from_json(cls, json: Mapping[str, Any], version: int) -> Self:
-        """Make a message from Kafka's JSON form of that version.
-
-        Raises:
-            EncodeError: A field is missing, of the wrong type or out of range.
-            UnsupportedVersion: The API has no such version.
-        """
-        check_version(cls.api_key, version)
-        return cls(version=version, **cls.fields.from_json(json, version))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), {**self.to_values(), "version": self.version})
 
 
 class RequestMessage(ReferenceMessage):
