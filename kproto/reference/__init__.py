@@ -79,62 +79,14 @@ from .headers import (
     encode_request_header,
     encode_response_header,
 )
-from .leader_and_isr import (
-    LeaderAndIsrLiveLeader,
-    LeaderAndIsrPartitionError,
-    LeaderAndIsrPartitionState,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    LeaderAndIsrTopicError,
-    LeaderAndIsrTopicState,
-)
-from .stop_replica import (
-    StopReplicaPartitionError,
-    StopReplicaPartitionState,
-    StopReplicaPartitionV0,
-    StopReplicaRequest,
-    StopReplicaResponse,
-    StopReplicaState,
-    StopReplicaTopicState,
-    StopReplicaTopicV1,
-)
 from .struct import ReferenceMessage, RequestMessage, ResponseMessage, Struct
-from .update_metadata import (
-    UpdateMetadataBroker,
-    UpdateMetadataEndpoint,
-    UpdateMetadataPartitionState,
-    UpdateMetadataRequest,
-    UpdateMetadataResponse,
-    UpdateMetadataTopicState,
-)
 
 if TYPE_CHECKING:
     from kproto.types import Buffer
 
 __all__ = [
-    "LeaderAndIsrLiveLeader",
-    "LeaderAndIsrPartitionError",
-    "LeaderAndIsrPartitionState",
-    "LeaderAndIsrRequest",
-    "LeaderAndIsrResponse",
-    "LeaderAndIsrTopicError",
-    "LeaderAndIsrTopicState",
     "RequestHeader",
     "ResponseHeader",
-    "StopReplicaPartitionError",
-    "StopReplicaPartitionState",
-    "StopReplicaPartitionV0",
-    "StopReplicaRequest",
-    "StopReplicaResponse",
-    "StopReplicaState",
-    "StopReplicaTopicState",
-    "StopReplicaTopicV1",
-    "UpdateMetadataBroker",
-    "UpdateMetadataEndpoint",
-    "UpdateMetadataPartitionState",
-    "UpdateMetadataRequest",
-    "UpdateMetadataResponse",
-    "UpdateMetadataTopicState",
     "decode_request",
     "decode_request_from",
     "decode_request_header",
