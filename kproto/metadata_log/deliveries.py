@@ -61,7 +61,8 @@ class MetadataTraffic:
     Attributes:
         batches: By (epoch, base offset), each with the name of the capture that showed it first.
         sent_in: The last epoch whose leader sent each of them, where it is a later one than its own.
-        deliveries: The first delivery of each batch to each replica, in the order of time.
+        deliveries: The first delivery of each batch to each replica, in the order of time; a batch that the replica had
+            before the captures begin, and is told again, has none.
         committed: (time in ns, high watermark) where an answer named a higher one.
         applied: For each broker (time in ns, offset) where a heartbeat named a higher offset.
         snapshots: Those that a replica fetched whole, by end offset and epoch.
@@ -84,7 +85,8 @@ class MetadataTraffic:
     last_ns: int = 0
     shown_by: set[str] = field(default_factory=set)
     _parts: dict[tuple[int, int, int], bytearray] = field(default_factory=dict)
-    _told: set[tuple[int, int, int]] = field(default_factory=set)
+    _had: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Of each replica the end of its log, and the epoch of the last record in it, as far as it got."""
 
     def shown(self) -> ShownLog:
         """What the captures show of the log itself."""
@@ -172,15 +174,20 @@ class MetadataTraffic:
             mark = partition.high_watermark
             if mark >= 0 and (not self.committed or self.committed[-1][1] < mark):
                 self.committed.append((time_ns, mark))
+            had = self._had.get(node_id, (0, -1))
+            if part is not None and part.fetch_offset > had[0]:
+                had = part.fetch_offset, part.last_fetched_epoch
+            if partition.diverging_epoch.epoch >= 0:
+                had = partition.diverging_epoch.end_offset, partition.diverging_epoch.epoch
             for found in _batches(partition):
                 of = found.epoch, found.base_offset
                 self.batches.setdefault(of, (found, capture))
                 if partition.current_leader.leader_epoch > self.sent_in.get(of, found.epoch):
                     self.sent_in[of] = partition.current_leader.leader_epoch
-                key = node_id, *of
-                if key not in self._told:
-                    self._told.add(key)
+                if found.last_offset >= had[0] or found.epoch > had[1]:
+                    had = found.end_offset, found.epoch
                     self.deliveries.append(Delivery(node_id, time_ns, *of, found.last_offset))
+            self._had[node_id] = had
 
 
 def _partitions(topics: Iterable[Any]) -> Iterator[Any]:
