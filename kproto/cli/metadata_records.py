@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kproto.cli.metadata_changes import warn_of_faults
 from kproto.cli.text import compact, moment_text
 from kproto.errors import CaptureError, ConfigurationError
-from kproto.metadata_log.files import read
+from kproto.metadata_log.files import LogSnapshot, read
 from kproto.metadata_log.finding import SNAPSHOT, find
 from kproto.metadata_log.records import TopicRecord
 from kproto.metadata_log.secrets import without_secrets
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kproto.metadata_log.batches import LogRecord
-    from kproto.metadata_log.files import LogSnapshot, MetadataLog
+    from kproto.metadata_log.files import MetadataLog
     from kproto.tables.filters import Filters
 
 _BROKER_FIELDS = ("broker_id", "id", "leader")
@@ -79,10 +79,11 @@ def _records(log: MetadataLog, named: set[str]) -> Iterator[tuple[LogSnapshot | 
         if snapshot.path in named:
             for record in snapshot.records():
                 yield snapshot, record
-    for step in log.steps():
-        if step.snapshot is None or step.snapshot.path not in named:
-            for record in step.records():
-                yield step.snapshot, record
+    for source, _after_gap in log.steps():
+        of = source if isinstance(source, LogSnapshot) else None
+        if of is None or of.path not in named:
+            for record in source.records():
+                yield of, record
 
 
 class _Wanted:
@@ -124,7 +125,7 @@ def _form(each: LogRecord, show_secrets: bool) -> dict[str, Any]:
 
 
 def _json_line(snapshot: LogSnapshot | None, each: LogRecord, show_secrets: bool) -> str:
-    of = {} if snapshot is None else {"snapshot": f"{snapshot.end_offset:020}-{snapshot.epoch:010}"}
+    of = {} if snapshot is None else {"snapshot": snapshot.name}
     head = {"record": "metadata", **of, "offset": each.offset, "time_ms": each.time_ms, "epoch": each.epoch}
     return compact(head | _form(each, show_secrets))
 

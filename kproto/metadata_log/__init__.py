@@ -2,7 +2,7 @@
 
     files, _others = files.find(["/copies/node1000"])
     log = files.read(files)
-    log.image().topics
+    folding.fold(log).image.topics
 
 ``records`` declares every record, ``batches`` cuts bytes into batches, ``files`` reads what lies on a node's disk,
 ``image`` folds records into states.

@@ -110,6 +110,11 @@ class RecordBatch:
     data: bytes
 
     @property
+    def end_offset(self) -> int:
+        """The first offset after it."""
+        return self.last_offset + 1
+
+    @property
     def crc(self) -> bytes:
         """The CRC of the batch as it was written."""
         return self.data[_CRC]
@@ -160,23 +165,22 @@ class RecordBatch:
         except IndexError:
             raise Malformed("a record that ends early", HEADER_BYTES + at) from None
 
-
-def records_of(batch: RecordBatch) -> Iterator[LogRecord]:
-    """Yield the records of a batch; one that cannot be read comes with the reason, and the others are read."""
-    try:
-        for entry in batch.entries():
-            record: MetadataRecord | UnknownRecord | None = None
-            error = ""
-            try:
-                if batch.is_control:
-                    record = decode_control_record(entry.key or b"", entry.value or b"")
-                else:
-                    record = decode_record(entry.value or b"")
-            except DecodeError as e:
-                error = str(e)
-            yield LogRecord(entry.offset, entry.time_ms, batch.epoch, batch.is_control, record, error)
-    except (DecodeError, ConfigurationError) as e:
-        yield LogRecord(batch.base_offset, batch.time_ms, batch.epoch, batch.is_control, None, str(e))
+    def records(self) -> Iterator[LogRecord]:
+        """Yield the records; one that cannot be read comes with the reason, and the others are read."""
+        try:
+            for entry in self.entries():
+                record: MetadataRecord | UnknownRecord | None = None
+                error = ""
+                try:
+                    if self.is_control:
+                        record = decode_control_record(entry.key or b"", entry.value or b"")
+                    else:
+                        record = decode_record(entry.value or b"")
+                except DecodeError as e:
+                    error = str(e)
+                yield LogRecord(entry.offset, entry.time_ms, self.epoch, self.is_control, record, error)
+        except (DecodeError, ConfigurationError) as e:
+            yield LogRecord(self.base_offset, self.time_ms, self.epoch, self.is_control, None, str(e))
 
 
 @dataclass(frozen=True, slots=True)

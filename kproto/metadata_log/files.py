@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproto.errors import CaptureError, first_reasons
-from kproto.metadata_log.batches import HEADER_BYTES, Fault, LogRecord, RecordBatch, batches_in, records_of
+from kproto.metadata_log.batches import HEADER_BYTES, Fault, LogRecord, RecordBatch, batches_in
 from kproto.metadata_log.finding import SEGMENT, SNAPSHOT
-from kproto.metadata_log.image import Image
 from kproto.metadata_log.records import SnapshotFooterRecord, SnapshotHeaderRecord
 
 if TYPE_CHECKING:
@@ -70,7 +69,12 @@ class LogSnapshot:
     def records(self) -> Iterator[LogRecord]:
         """Yield its records."""
         for batch in self.batches:
-            yield from records_of(batch)
+            yield from batch.records()
+
+    @property
+    def name(self) -> str:
+        """The name of its file, without the ending."""
+        return f"{self.end_offset:020}-{self.epoch:010}"
 
 
 class QuorumState(NamedTuple):
@@ -185,34 +189,17 @@ class MetadataLog:
         if len(self.faults) < _MOST_FAULTS:
             self.faults.append(LogFault(path, at, size, reason))
 
-    def records(self) -> Iterator[LogRecord]:
-        """Yield the log's records in the order of their offsets."""
-        for batch in self.batches:
-            yield from records_of(batch)
-
     @property
     def lacks_beginning(self) -> bool:
         """Whether the log begins later than its first record, and no snapshot tells what was before."""
         first = self.batches[0].base_offset if self.batches else 0
         return first > 0 and not any(snapshot.end_offset >= first for snapshot in self.snapshots)
 
-    def image(self) -> Image:
-        """Fold the whole log."""
-        image = Image()
-        for step in self.steps():
-            if step.snapshot is not None:
-                image = Image()
-            elif step.after_gap:
-                image.forget()
-            for each in step.records():
-                if each.record is not None and not each.is_control:
-                    image.apply(each.record)
-        return image
+    def steps(self) -> Iterator[tuple[RecordBatch | LogSnapshot, bool]]:
+        """Yield what is to be folded, in order, and whether the batches before it are missing.
 
-    def steps(self) -> Iterator[LogStep]:
-        """Yield what is to be folded, in order: each batch, and each snapshot that tells what the batches do not.
-
-        A snapshot comes where it was taken, and only after a gap or where the log lacks its beginning.
+        That is each batch, and each snapshot that tells what the batches do not. A snapshot comes where it was taken,
+        and only after a gap or where the log lacks its beginning.
         """
         is_complete = True
         position = 0
@@ -223,37 +210,17 @@ class MetadataLog:
             is_complete = is_complete and not after_gap
             while snapshot is not None and snapshot.end_offset <= batch.base_offset:
                 if not is_complete and snapshot.end_offset >= position:
-                    yield LogStep(snapshot, None, False)
+                    yield snapshot, False
                     is_complete = snapshot.end_offset == batch.base_offset
                     after_gap = not is_complete
                 snapshot = next(snapshots, None)
-            yield LogStep(None, batch, after_gap)
-            position = batch.last_offset + 1
+            yield batch, after_gap
+            position = batch.end_offset
         while snapshot is not None:
             if snapshot.end_offset > position or (snapshot.end_offset == position and not is_complete):
-                yield LogStep(snapshot, None, False)
+                yield snapshot, False
                 is_complete, position = True, snapshot.end_offset
             snapshot = next(snapshots, None)
-
-
-class LogStep(NamedTuple):
-    """A snapshot or a batch that is next in the fold.
-
-    Attributes:
-        snapshot, batch: One of them.
-        after_gap: Whether the batches before it are missing.
-    """
-
-    snapshot: LogSnapshot | None
-    batch: RecordBatch | None
-    after_gap: bool
-
-    def records(self) -> Iterator[LogRecord]:
-        """Yield its records."""
-        if self.snapshot is not None:
-            yield from self.snapshot.records()
-        elif self.batch is not None:
-            yield from records_of(self.batch)
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
@@ -450,7 +417,7 @@ def snapshot_of(end_offset: int, epoch: int, path: str, batches: list[RecordBatc
     is_ended = False
     for batch in batches:
         if batch.is_control:
-            for each in records_of(batch):
+            for each in batch.records():
                 if isinstance(each.record, SnapshotHeaderRecord):
                     time_ms = each.record.last_contained_log_timestamp
                 is_ended = is_ended or isinstance(each.record, SnapshotFooterRecord)

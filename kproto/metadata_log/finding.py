@@ -106,11 +106,11 @@ def is_log_file(path: str | os.PathLike[str]) -> bool:
             head += file.read(min(max(length + _LENGTH.stop, _BEGINNING) - _HEADER_BYTES, _LARGEST_BATCH))
     except OSError:
         return False
-    from kproto.metadata_log.batches import RecordBatch, batches_in, records_of
+    from kproto.metadata_log.batches import RecordBatch, batches_in
 
     for batch in batches_in(head):
         if isinstance(batch, RecordBatch):
-            return batch.is_control or any(each.record is not None for each in records_of(batch))
+            return batch.is_control or any(each.record is not None for each in batch.records())
         if batch.is_end:
             return True
     return False

@@ -12,7 +12,8 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kproto.metadata_log.batches import LogRecord, records_of
+from kproto.metadata_log.batches import LogRecord, RecordBatch
+from kproto.metadata_log.files import LogSnapshot
 from kproto.metadata_log.image import Image
 from kproto.metadata_log.members import QuorumMembers
 from kproto.metadata_log.records import (
@@ -35,8 +36,7 @@ from kproto.metadata_log.records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from kproto.metadata_log.batches import RecordBatch
-    from kproto.metadata_log.files import LogSnapshot, MetadataLog, QuorumState
+    from kproto.metadata_log.files import MetadataLog, QuorumState
     from kproto.metadata_log.image import FoldedPartition, PartitionFold
     from kproto.metadata_log.records import MetadataRecord, Voter, VoterEntry
 
@@ -82,7 +82,7 @@ class FoldedBatch:
 
     Attributes:
         batch_id: 16 bytes that name it: the same for each node's copy, and for what a capture shows of it.
-        batch, snapshot: One of them.
+        source: The one or the other.
         time_ms: When it was written, ms since 1970, by the clock of the quorum's leader.
         leader_id: The node that wrote it, the active controller; None: unknown, or a snapshot.
         states: The states that it made.
@@ -92,8 +92,7 @@ class FoldedBatch:
     """
 
     batch_id: bytes
-    batch: RecordBatch | None
-    snapshot: LogSnapshot | None
+    source: RecordBatch | LogSnapshot
     time_ms: int
     leader_id: int | None
     states: list[FoldedState] = field(default_factory=list)
@@ -102,21 +101,19 @@ class FoldedBatch:
     is_idle: bool = False
 
     @property
+    def snapshot(self) -> LogSnapshot | None:
+        """The snapshot; None: it is a batch."""
+        return self.source if isinstance(self.source, LogSnapshot) else None
+
+    @property
     def epoch(self) -> int | None:
         """The quorum's epoch; None of a snapshot, which does not say who decided its states."""
-        return None if self.batch is None else self.batch.epoch
+        return self.source.epoch if isinstance(self.source, RecordBatch) else None
 
     @property
     def begin_offset(self) -> int:
         """The offset before which all must be known for it to follow: of a snapshot its end, as it has all before."""
-        return self.end_offset if self.batch is None else self.batch.base_offset
-
-    @property
-    def end_offset(self) -> int:
-        """The first offset after it."""
-        if self.batch is not None:
-            return self.batch.last_offset + 1
-        return 0 if self.snapshot is None else self.snapshot.end_offset
+        return self.source.base_offset if isinstance(self.source, RecordBatch) else self.source.end_offset
 
 
 @dataclass(slots=True)
@@ -158,7 +155,8 @@ class QuorumEpoch:
     Attributes:
         epoch: The epoch.
         leader_id: Its leader, the active controller.
-        from_ms, until_ms: When its leader wrote that it leads, and when the next did; ms since 1970; None: not shown.
+        from_ms: When its leader wrote that it leads, ms since 1970; None: not shown.
+        until_ms: When the next did, or the last record before a gap that hides it was written; None: not shown.
         offset: The offset of the LeaderChange record; None: a node's quorum-state alone tells of it.
         voters, granting_voters: The voters, and those that are known to have voted for it.
     """
@@ -262,21 +260,21 @@ class LogFold:
         """Fold a log."""
         made = self._made
         self._leaders |= {state.leader_epoch: state.leader_id for state in log.states if state.leader_id >= 0}
-        for step in log.steps():
-            if step.after_gap:
+        for source, after_gap in log.steps():
+            if after_gap:
                 made.image.forget()
                 self._pending.clear()
-                self._forget_brokers()
-            if step.snapshot is not None:
-                self._snapshot(step.snapshot)
-            elif step.batch is not None:
-                self.add(step.batch)
+                self._end_at_gap(source.epoch)
+            if isinstance(source, LogSnapshot):
+                self._snapshot(source)
+            else:
+                self.add(source)
         for batch in made.batches:
             for state in batch.states:
                 if state.topic is None:
                     state.topic = self._names.get(state.topic_id)
-            if batch.leader_id is None and batch.batch is not None:
-                batch.leader_id = self._leaders.get(batch.batch.epoch)
+            if batch.leader_id is None and batch.epoch is not None:
+                batch.leader_id = self._leaders.get(batch.epoch)
         for quorum_state in log.states:
             if quorum_state.voters and not made.members.has_voters:
                 made.members.add_voters(0, None, ((node, b"") for node in quorum_state.voters), "quorum-state")
@@ -286,11 +284,14 @@ class LogFold:
 
     # ---- batches and snapshots
 
-    def _forget_brokers(self) -> None:
-        """Forget what brokers are where the log has a gap: what they were is known up to there."""
+    def _end_at_gap(self, epoch: int) -> None:
+        """Forget what brokers are, and who led, where the log has a gap before an epoch: both are known up to there."""
         self._has_brokers = False
         for span in self._spans.values():
             span.until_ms = self._made.batches[-1].time_ms
+        for former in self._made.epochs[-1:]:
+            if former.epoch < epoch and former.until_ms is None:
+                former.until_ms = self._made.batches[-1].time_ms
         self._spans.clear()
         self._nameless.clear()
 
@@ -299,12 +300,12 @@ class LogFold:
         made, image = self._made, self._made.image
         found = FoldedBatch(
             blake2b(b"%d %d " % (batch.epoch, batch.base_offset) + batch.data[17:21], digest_size=16).digest(),
-            batch, None, batch.time_ms, self._leaders.get(batch.epoch),
+            batch, batch.time_ms, self._leaders.get(batch.epoch),
         )  # fmt: skip
         is_idle = not batch.is_control
         has_brokers = False
         visit = self._visit
-        for each in records_of(batch):
+        for each in batch.records():
             record = each.record
             if visit is not None:
                 visit(found, each)
@@ -329,7 +330,7 @@ class LogFold:
         found.is_idle = is_idle
         self._has_brokers = self._has_brokers or not batch.base_offset
         if has_brokers and self._has_brokers:
-            _list_live(found, image)
+            self._list_live(found)
         made.batches.append(found)
 
     def _state(self, change: PartitionFold, offset: int) -> FoldedState:
@@ -346,20 +347,21 @@ class LogFold:
     def _snapshot(self, snapshot: LogSnapshot) -> None:
         """Take the image of a snapshot: what differs from the fold so far, or was not known, becomes states."""
         made = self._made
-        after_gap = bool(made.batches) and snapshot.end_offset > made.batches[-1].end_offset
+        after_gap = bool(made.batches) and snapshot.end_offset > made.batches[-1].source.end_offset
         if after_gap:
-            self._forget_brokers()
+            self._end_at_gap(snapshot.epoch)
         self._snapshot_end = snapshot.end_offset
         image, former = Image(), made.image
         time_ms = snapshot.time_ms
         if time_ms is None or time_ms < 0:
             time_ms = made.batches[-1].time_ms if made.batches else 0
         name = b"snapshot %d %d" % (snapshot.end_offset, snapshot.epoch)
-        found = FoldedBatch(blake2b(name, digest_size=16).digest(), None, snapshot, time_ms, None)
+        found = FoldedBatch(blake2b(name, digest_size=16).digest(), snapshot, time_ms, None)
         removed = FoldedBatch(  # a topic of a name that it has was deleted before
-            blake2b(name + b" removed", digest_size=16).digest(), None, snapshot, time_ms - 1, None
+            blake2b(name + b" removed", digest_size=16).digest(), snapshot, time_ms - 1, None
         )
         visit = self._visit
+        registered = set()
         for each in snapshot.records():
             record = each.record
             if visit is not None:
@@ -369,6 +371,8 @@ class LogFold:
                 continue
             if type(record) is not PartitionRecord:
                 self._told(record, each._replace(offset=-1, time_ms=time_ms))
+            if isinstance(record, RegisterBrokerRecord):
+                registered.add(record.broker_id)
             if not each.is_control:
                 image.apply(record)
         for topic_id, topic in former.topics.items():
@@ -382,11 +386,11 @@ class LogFold:
                 told = bool(self._pending) and self._backwards((topic_id, partition), state)
                 if not told and (after_gap or was is None or _agrees(was, state) is not True):
                     found.states.append(FoldedState(topic.name, topic_id, partition, state, was, -1))
-        for broker_id in [broker_id for broker_id in self._spans if broker_id not in image.brokers]:
+        for broker_id in [broker_id for broker_id in self._spans if broker_id not in registered]:
             self._turned(broker_id, -1, "unregistered", "not in the snapshot", LogRecord(-1, time_ms, -1, False, None))
         self._pending.clear()
         self._has_brokers = True
-        _list_live(found, image)
+        self._list_live(found)
         made.image = image
         made.batches += [removed, found] if removed.states else [found]
 
@@ -502,6 +506,11 @@ class LogFold:
         self._spans[span.broker_id] = span
         self._made.brokers.append(span)
 
+    def _list_live(self, found: FoldedBatch) -> None:
+        registered = {broker: span.state for broker, span in self._spans.items() if span.state != "unregistered"}
+        found.live = frozenset(broker for broker, state in registered.items() if state != "fenced")
+        found.all_live = len(found.live) == len(registered) > 0
+
     def _place(self, offset: int, told_by: str) -> tuple[int, str, int | None]:
         """Where a member is told: the offset before which all is known, by what, and the record's offset."""
         return (self._snapshot_end, "snapshot", None) if offset < 0 else (offset + 1, told_by, offset)
@@ -537,7 +546,7 @@ class LogFold:
                 epochs.setdefault(number, QuorumEpoch(number, leader, None, None, None, (), ()))
         ordered = [epochs[number] for number in sorted(epochs)]
         for former, later in pairwise(ordered):
-            former.until_ms = later.from_ms
+            former.until_ms = later.from_ms if former.until_ms is None else former.until_ms
         self._made.epochs = ordered
 
 
@@ -560,8 +569,3 @@ def _agrees(one: FoldedPartition, other: FoldedPartition) -> bool | None:
     if any(a != b for a, b in pairs):
         return False
     return True if len(pairs) == len(one) else None
-
-
-def _list_live(found: FoldedBatch, image: Image) -> None:
-    found.live = frozenset(broker_id for broker_id, fenced in image.brokers.items() if not fenced)
-    found.all_live = len(found.live) == len(image.brokers) > 0

@@ -8,28 +8,23 @@ None. The records of a transaction count when it ends, those of an aborted one n
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kproto.metadata_log.records import (
     SAME_LEADER,
     AbortTransactionRecord,
     BeginTransactionRecord,
-    BrokerRegistrationChangeRecord,
     ClearElrRecord,
     EndTransactionRecord,
-    FenceBrokerRecord,
     PartitionChangeRecord,
     PartitionRecord,
-    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
-    UnfenceBrokerRecord,
     UnknownRecord,
-    UnregisterBrokerRecord,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from kproto.metadata_log.records import MetadataRecord
 
@@ -93,15 +88,11 @@ class Image:
 
     Attributes:
         topics: By topic id.
-        names: The newest id of each topic's name.
-        brokers: Whether each broker that is registered is fenced.
         unknown: How many records of each (type, version) were passed over.
     """
 
     def __init__(self) -> None:
         self.topics: dict[bytes, Topic] = {}
-        self.names: dict[str, bytes] = {}
-        self.brokers: dict[int, bool] = {}
         self.unknown: dict[tuple[int, int], int] = {}
         self._held: list[MetadataRecord | UnknownRecord] | None = None
 
@@ -127,13 +118,13 @@ class Image:
                 self._held = None
             elif kind is RemoveTopicRecord:
                 return list(self._remove(record))  # type: ignore[arg-type]
+            elif isinstance(record, TopicRecord):
+                self._topic(record.topic_id).name = record.name
+            elif isinstance(record, ClearElrRecord):
+                self._clear_elr(record.topic_name)
             elif isinstance(record, UnknownRecord):
                 key = record.record_type, record.version
                 self.unknown[key] = self.unknown.get(key, 0) + 1
-            else:
-                apply = _OTHERS.get(kind)
-                if apply is not None:
-                    apply(self, record)
         else:
             self._held.append(record)
         return ()
@@ -143,10 +134,6 @@ class Image:
         for topic in self.topics.values():
             topic.partitions = dict.fromkeys(topic.partitions, _UNKNOWN)
         self._held = None
-
-    def partition_count(self) -> int:
-        """The number of partitions."""
-        return sum(len(topic.partitions) for topic in self.topics.values())
 
     def _topic(self, topic_id: bytes) -> Topic:
         topic = self.topics.get(topic_id)
@@ -193,48 +180,15 @@ class Image:
 
     def _remove(self, record: RemoveTopicRecord) -> Iterator[PartitionFold]:
         topic = self.topics.pop(record.topic_id, None)
-        if topic is None:
-            return
-        if topic.name is not None and self.names.get(topic.name) == record.topic_id:
-            del self.names[topic.name]
-        for partition, former in topic.partitions.items():
+        for partition, former in () if topic is None else topic.partitions.items():
             yield PartitionFold(record.topic_id, partition, former, None, record)
 
-    def _elr_cleared(self, record: ClearElrRecord) -> None:
-        if record.topic_name:
-            topic_id = self.names.get(record.topic_name)
-            topics = [] if topic_id is None else [topic_id]
-        else:
-            topics = list(self.topics)
-        for topic_id in topics:
-            partitions = self.topics[topic_id].partitions
-            for partition, former in partitions.items():
+    def _clear_elr(self, name: str) -> None:
+        """Clear the eligible leader replicas of a topic, or of all without a name."""
+        for topic in self.topics.values():
+            for partition, former in topic.partitions.items() if name in ("", topic.name) else ():
                 if former.elr or former.last_known:
-                    partitions[partition] = former._replace(elr=(), last_known=())
-
-    def _topic_made(self, record: TopicRecord) -> None:
-        self._topic(record.topic_id).name = record.name
-        self.names[record.name] = record.topic_id
-
-    def _registered(self, record: RegisterBrokerRecord) -> None:
-        self.brokers[record.broker_id] = record.fenced
-
-    def _fenced(self, record: FenceBrokerRecord) -> None:
-        self._set_fenced(record.id, True)
-
-    def _unfenced(self, record: UnfenceBrokerRecord) -> None:
-        self._set_fenced(record.id, False)
-
-    def _registration_changed(self, record: BrokerRegistrationChangeRecord) -> None:
-        if record.fenced:
-            self._set_fenced(record.broker_id, record.fenced > 0)
-
-    def _set_fenced(self, broker_id: int, fenced: bool) -> None:
-        if broker_id in self.brokers:
-            self.brokers[broker_id] = fenced
-
-    def _unregistered(self, record: UnregisterBrokerRecord) -> None:
-        self.brokers.pop(record.broker_id, None)
+                    topic.partitions[partition] = former._replace(elr=(), last_known=())
 
 
 def _next(epoch: int) -> int:
@@ -244,13 +198,3 @@ def _next(epoch: int) -> int:
 
 _LARGEST_EPOCH = (1 << 31) - 1
 _TRANSACTION = frozenset({BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord})
-
-_OTHERS: dict[type, Callable[[Image, Any], None]] = {
-    TopicRecord: Image._topic_made,
-    RegisterBrokerRecord: Image._registered,
-    FenceBrokerRecord: Image._fenced,
-    UnfenceBrokerRecord: Image._unfenced,
-    BrokerRegistrationChangeRecord: Image._registration_changed,
-    UnregisterBrokerRecord: Image._unregistered,
-    ClearElrRecord: Image._elr_cleared,
-}

@@ -231,7 +231,7 @@ QUESTIONS: Final = {
                    coalesce(e.controller_epoch, s.controller_epoch) AS controller_epoch,
                    CASE WHEN coalesce(s.is_kraft, true) THEN 'KRaft' ELSE 'ZooKeeper' END AS mode,
                    CASE WHEN e.log_offset IS NULL THEN coalesce(s.first_ts, e.led_ts) ELSE e.valid_from END
-                       AS valid_from,
+                       AS valid_from, e.valid_to,
                    greatest(s.last_request, h.last_request) AS last_request,
                    coalesce(s.requests, 0) + coalesce(h.requests, 0) AS requests,
                    coalesce(e.why, 'took over from ZooKeeper; tells its brokers as epoch ' || h.zookeeper_epoch,
@@ -250,9 +250,9 @@ QUESTIONS: Final = {
             ) h ON h.cluster = e.cluster AND h.controller_epoch = e.controller_epoch
         )
         SELECT cluster, controller_id, controller_epoch, mode, valid_from,
-               lead(valid_from) OVER (PARTITION BY cluster ORDER BY mode = 'KRaft', controller_epoch, valid_from)
-                   AS valid_to,
-               last_request, requests, why
+               least(valid_to, lead(valid_from) OVER (
+                   PARTITION BY cluster ORDER BY mode = 'KRaft', controller_epoch, valid_from
+               )) AS valid_to, last_request, requests, why
         FROM ruled
         """,
         "cluster, mode = 'KRaft', controller_epoch, valid_from",

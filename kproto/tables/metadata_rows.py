@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kproto.api import ApiKey
 from kproto.metadata_log.admin_requests import CHANGING
-from kproto.metadata_log.batches import stored_batch
+from kproto.metadata_log.batches import RecordBatch, stored_batch
 from kproto.metadata_log.files import ShownLog, read, snapshot_of
 from kproto.metadata_log.finding import SNAPSHOT
 from kproto.metadata_log.folding import fold, is_whole
@@ -34,7 +34,7 @@ from kproto.tables.traffic_rows import TimesTold, traffic_rows, us
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kproto.metadata_log.batches import LogRecord, RecordBatch
+    from kproto.metadata_log.batches import LogRecord
     from kproto.metadata_log.deliveries import MetadataTraffic
     from kproto.metadata_log.files import LogSnapshot, MetadataLog
     from kproto.metadata_log.finding import LogFiles
@@ -135,11 +135,6 @@ def _table(schema: pa.Schema, rows: Sequence[dict[str, Any]], of: dict[str, str]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _snapshot_name(snapshot: LogSnapshot) -> str:
-    """The name of a snapshot's file, without its ending."""
-    return f"{snapshot.end_offset:020}-{snapshot.epoch:010}"
-
-
 def _us(time_ms: int) -> int:
     """A time of the log in us since 1970, within the calendar."""
     return us(time_ms * 1_000_000) or 0
@@ -173,11 +168,7 @@ _DELIVERY: Final = ("body_id", "node_id", "controller_epoch", "log_offset", "tol
 
 def _frame_id(batch: FoldedBatch) -> bytes:
     """An id that sorts by the offset: requests of one time are put in the order of their ids."""
-    offset = 0
-    if batch.batch is not None:
-        offset = batch.batch.base_offset
-    elif batch.snapshot is not None:
-        offset = max(batch.snapshot.end_offset - 1, 0)
+    offset = batch.begin_offset if batch.snapshot is None else max(batch.begin_offset - 1, 0)
     return offset.to_bytes(8, "big") + batch.batch_id[:8]
 
 
@@ -256,12 +247,12 @@ class _Rows:
         data: list[bytes] = []
         written: LogSnapshot | None = None
         for each in folded.batches:
-            snapshot, batches = each.snapshot, [] if each.batch is None else [each.batch]
+            snapshot = each.snapshot
             if snapshot is not None and snapshot is written:
                 continue  # what it removed stands before it
             written = snapshot
-            for batch in batches if snapshot is None else snapshot.batches:
-                names.append(None if snapshot is None else _snapshot_name(snapshot))
+            for batch in [each.source] if isinstance(each.source, RecordBatch) else each.source.batches:
+                names.append(None if snapshot is None else snapshot.name)
                 epochs.append(self._log.sent_in.get((batch.epoch, batch.base_offset), batch.epoch))
                 data.append(stored_bytes(batch) if each.batch_id in self._secret else batch.data)
         columns = zip((names, epochs, data), schema.types, strict=True)
@@ -275,8 +266,8 @@ class _Rows:
             self._lists_live = self._lists_live or batch.all_live
         if batch.is_idle or not self._filters.wants_time(batch.time_ms * 1_000_000):
             return
-        if batch.batch is not None:
-            self._batch_ids[batch.batch.epoch, batch.batch.base_offset] = batch.batch_id
+        if batch.epoch is not None:
+            self._batch_ids[batch.epoch, batch.begin_offset] = batch.batch_id
         filters = self._filters
         if filters.errors or filters.brokers or (filters.apis and ApiKey.FETCH not in filters.apis):
             return
@@ -293,7 +284,7 @@ class _Rows:
         self._requests.add(
             frame_id, ts, batch.leader_id, -1 if batch.epoch is None else batch.epoch, self._live_id(ts),
             len({state.topic_id for state in batch.states}), len(batch.states), batch.batch_id,
-            len(batch.batch.data) if batch.batch is not None else 0, frame_id,
+            len(batch.source.data) if isinstance(batch.source, RecordBatch) else 0, frame_id,
         )  # fmt: skip
         self._bodies.add(batch.batch_id)
 
@@ -340,7 +331,7 @@ class _Rows:
             return
         self._records.add(
             each.offset,
-            None if batch.snapshot is None else _snapshot_name(batch.snapshot),
+            None if batch.snapshot is None else batch.snapshot.name,
             _us(each.time_ms),
             each.epoch,
             None if shown is None else shown.title(),
@@ -458,7 +449,7 @@ class _Rows:
         losses = [
             {"conn_id": _CONNECTION, "kind": "gap", "server_ip": "", "server_port": 0, "ts": _us(former.time_ms)}
             for former, later in pairwise(folded.batches)
-            if later.begin_offset > former.end_offset
+            if later.begin_offset > former.source.end_offset
         ][:_MOST_LOSSES]
         for number, (path, batches) in enumerate(self._log.file_batches.items()):
             is_beside = bool(self._log.batches) and SNAPSHOT.fullmatch(Path(path).name) is not None

@@ -515,7 +515,11 @@ METADATA_TABLES: Final = {
         column("controller_epoch", pa.int32(), "The epoch."),
         column("controller_id", pa.int32(), "Its leader, a node of the quorum."),
         column("valid_from", TIME, "When it wrote that it leads (UTC, us); null: the files do not have that record."),
-        column("valid_to", TIME, "When the next leader did (UTC, us); null: none did."),
+        column(
+            "valid_to",
+            TIME,
+            "When the next leader did, or a gap in the log began (UTC, us); null: neither.",
+        ),
         column("voters", INTS, "Node ids of the voters; null where the record is missing."),
         column("granting_voters", INTS, "Those that are known to have voted for it; null where the record is missing."),
         column(

@@ -14,9 +14,10 @@ from kraft_runs import NODES, RUNS, metadata
 from metadata_batches import batch_of
 
 from kproto.errors import DecodeError
-from kproto.metadata_log.batches import UNPACKED_MOST, Fault, RecordBatch, batches_in, encode_batch, records_of
+from kproto.metadata_log.batches import UNPACKED_MOST, Fault, RecordBatch, batches_in, encode_batch
 from kproto.metadata_log.files import LogFault, MetadataLog, read
 from kproto.metadata_log.finding import find
+from kproto.metadata_log.folding import fold
 from kproto.metadata_log.image import Image
 from kproto.metadata_log.records import (
     AbortTransactionRecord,
@@ -87,7 +88,7 @@ def test_damage_loses_its_own_batch_alone(broken: int, data: st.DataObject) -> N
 def test_any_bytes_are_batches_and_faults(data: bytes) -> None:
     for found in batches_in(data):
         if isinstance(found, RecordBatch):
-            list(records_of(found))
+            list(found.records())
         else:
             assert found.size > 0
 
@@ -131,7 +132,7 @@ def test_compressed_batches_are_unpacked_within_bounds() -> None:
     def titles(data: bytes) -> list[str]:
         (batch,) = batches_in(data)
         assert isinstance(batch, RecordBatch)
-        return [each.record.title() if each.record else each.error for each in records_of(batch)]
+        return [each.record.title() if each.record else each.error for each in batch.records()]
 
     assert titles(packed(gzip.compress(plain[61:]), 1)) == ["NO_OP_RECORD", "UNKNOWN_77"]
     (too_much,) = titles(packed(gzip.compress(bytes(UNPACKED_MOST + 1)), 1))
@@ -162,7 +163,7 @@ def test_a_record_that_cannot_be_read_is_named_and_the_others_are_read() -> None
     data = encode_batch([(None, b"\x01\x02\x00\xff"), (None, b"\x01\x14\x00\x00")])
     (batch,) = batches_in(data)
     assert isinstance(batch, RecordBatch)
-    broken, fine = records_of(batch)
+    broken, fine = batch.records()
     assert broken.record is None
     assert "name" in broken.error
     assert isinstance(fine.record, NoOpRecord)
@@ -227,16 +228,13 @@ def test_a_snapshot_is_the_image_of_the_log_before_it(run: str, node: int) -> No
     log = log_of(metadata(run, node))
     assert log.snapshots
     for snapshot in log.snapshots:
-        folded = MetadataLog(batches=[b for b in log.batches if b.last_offset < snapshot.end_offset]).image()
-        assert shown(folded) == shown(MetadataLog(snapshots=[snapshot]).image())
+        before = MetadataLog(batches=[b for b in log.batches if b.last_offset < snapshot.end_offset])
+        assert shown(before) == shown(MetadataLog(snapshots=[snapshot]))
 
 
-def shown(image: Image) -> object:
-    return (
-        {key: (topic.name, dict(sorted(topic.partitions.items()))) for key, topic in sorted(image.topics.items())},
-        image.names,
-        image.brokers,
-    )
+def shown(log: MetadataLog) -> object:
+    made = fold(log)
+    return made.image.topics, {span.broker_id: (span.state, span.broker_epoch) for span in made.brokers}
 
 
 @pytest.mark.parametrize(("run", "node"), [(run, node) for run in RUNS for node in NODES[run]])
@@ -249,7 +247,7 @@ def test_a_log_without_its_beginning_goes_on_from_a_snapshot(run: str, node: int
     (place / Path(snapshot.path).name).write_bytes(b"".join(batch.data for batch in snapshot.batches))
     log = log_of(place)
     assert not log.faults
-    assert shown(log.image()) == shown(whole.image())
+    assert shown(log) == shown(whole)
     (place / Path(snapshot.path).name).unlink()
     assert "no snapshot tells what was before" in log_of(place).faults[0].reason
 

@@ -18,6 +18,7 @@ from kproto.metadata_log.files import read
 from kproto.metadata_log.finding import find
 from kproto.metadata_log.records import (
     BrokerRegistrationChangeRecord,
+    LeaderChangeRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -241,7 +242,7 @@ def test_an_unclean_election_shows_where_only_a_later_snapshot_tells_of_the_stat
         replicas=(1, 2), isr=records[-1].isr, leader=2 if found else 1, leader_epoch=7, partition_epoch=9,
         leader_recovery_state=int(states[-1] == 1), **of,
     )  # fmt: skip
-    footer = encode_batch([(b"\0\0\0\4", SnapshotFooterRecord().write())], base_offset=2, control=True)
+    footer = encode_batch([(b"\0\0\0\4", SnapshotFooterRecord().encode(0))], base_offset=2, control=True)
     (tmp_path / f"{40:020}.log").write_bytes(
         b"".join(batch_of(record, base_offset=at) for at, record in enumerate(records, start=40))
     )
@@ -262,7 +263,7 @@ def test_what_no_record_tells_of_a_partition_before_a_reassignment_hides_nothing
         PartitionChangeRecord(isr=(3,), leader=3, replicas=(3,), adding_replicas=(), removing_replicas=(), **of),
     ]
     last = PartitionRecord(replicas=(3,), isr=(3,), leader=3, leader_epoch=7, partition_epoch=9, **of)
-    footer = encode_batch([(b"\0\0\0\4", SnapshotFooterRecord().write())], base_offset=2, control=True)
+    footer = encode_batch([(b"\0\0\0\4", SnapshotFooterRecord().encode(0))], base_offset=2, control=True)
     (tmp_path / f"{40:020}.log").write_bytes(
         b"".join(
             encode_batch(
@@ -344,6 +345,21 @@ def test_behind_a_gap_a_broker_is_not_what_it_was(tmp_path: Path) -> None:
     assert lines("query", str(place), "--sql", live) == [{"open": True}]
 
 
+def test_a_controller_is_known_to_lead_up_to_a_gap(tmp_path: Path) -> None:
+    """Another may have led there; where its own records go on behind the gap, it led until the next one."""
+
+    def leads(node: int, epoch: int, offset: int) -> bytes:
+        record = LeaderChangeRecord(leader_id=node, version=0)
+        return encode_batch(
+            [(b"\0\0\0\2", record.encode(0))], base_offset=offset, epoch=epoch, time_ms=offset * 1000, control=True
+        )
+
+    place = write_log(tmp_path / "n", leads(7, 1, 0), leads(8, 2, 1), leads(7, 4, 40), leads(8, 5, 41))
+    assert [ms(row["valid_to"]) for row in answer(place, "controllers")] == [1000, 1000, 41000, None]
+    whole = write_log(tmp_path / "o", leads(7, 1, 0), batch_of(registered(1, 40), base_offset=40), leads(8, 2, 41))
+    assert [ms(row["valid_to"]) for row in answer(whole, "controllers")] == [41000, None]
+
+
 def test_a_snapshot_names_the_process_whose_states_came_before_it(tmp_path: Path) -> None:
     place = write_log(
         tmp_path / "n",
@@ -351,7 +367,7 @@ def test_a_snapshot_names_the_process_whose_states_came_before_it(tmp_path: Path
         batch_of(changed(fenced=1), base_offset=11),
     )
     image = batch_of(registered(1, 1, in_controlled_shutdown=True), registered(2, 8, fenced=False))
-    footer = encode_batch([(b"\0\0\0\4", SnapshotFooterRecord().write())], base_offset=2, control=True)
+    footer = encode_batch([(b"\0\0\0\4", SnapshotFooterRecord().encode(0))], base_offset=2, control=True)
     (place / f"{12:020}-{1:010}.checkpoint").write_bytes(image + footer)
     rows = [tuple(row.values()) for row in lines("query", str(place), "--sql", STATES)]
     assert ("fenced", 1, "fenced after its controlled shutdown", True) in rows
@@ -381,7 +397,7 @@ def test_what_a_gap_may_hide_is_not_told_as_if_it_lasted(tmp_path: Path) -> None
     (found,) = lines("doctor", str(place), "--rule", "KP010")
     assert (found["severity"], "cannot tell" in found["text"]) == ("note", True)
     again = write_log(tmp_path / "again", topic(old, 0, 0, leader=1), moved(2, 1, 1), later)
-    footer = encode_batch([(b"\0\0\0\4", SnapshotFooterRecord().write())], base_offset=2, control=True)
+    footer = encode_batch([(b"\0\0\0\4", SnapshotFooterRecord().encode(0))], base_offset=2, control=True)
     (again / f"{91:020}-{1:010}.checkpoint").write_bytes(topic(new, 0, 1001, leader=2) + footer)
     assert {row["severity"] for row in lines("doctor", str(again))} <= {"note"}
     reigns = [(row["leader"], row["leader_epoch"]) for row in answer(again, "leader")]
