@@ -20,7 +20,6 @@ from kproto.capture.wanted import WantedApis
 from kproto.cli.wireshark import command
 from kproto.errors import DecodeError, UnsupportedVersion
 from kproto.json_form import uuid_to_json
-from kproto.metadata_log.batches import records_of
 from kproto.metadata_log.deliveries import batches_told
 from kproto.metadata_log.records import (
     AccessControlEntryRecord,
@@ -156,7 +155,7 @@ def records_by_kproto(capture: Path) -> Counter[tuple[str, ...]]:
     found: Counter[tuple[str, ...]] = Counter()
     for exchange in exchanges(capture, apis=WantedApis({ApiKey.FETCH}, fetch_client=CLIENT)):
         for batch in batches_told(exchange) if exchange.request is not None else ():
-            for offset, _time, _epoch, _is_control, record, error in records_of(batch):
+            for offset, _time, _epoch, _is_control, record, error in batch.records():
                 assert isinstance(record, MetadataRecord), error
                 body = (f"{of_type(record, name)}={show}" for name, show in flat(record, record.version))
                 found[str(offset), record.title(), str(record.version), *body] += 1
