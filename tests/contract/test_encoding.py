@@ -209,9 +209,24 @@ class TestStrings:
             codec.encode(over, version)
 
     @pytest.mark.parametrize("version", [5, 8])
-    def test_a_lone_surrogate_becomes_a_question_mark(self, codec: Codec, version: int) -> None:
-        message = codec.UpdateMetadataRequest(topic_states=[codec.UpdateMetadataTopicState(topic_name="a\ud800b")])
-        assert string("a?b", flexible=version >= 6) in codec.encode(message, version)
+    @pytest.mark.parametrize(
+        ("text", "written"),
+        [
+            ("a\ud800b", "a?b"),
+            ("\ud800", "?"),
+            ("x\udfffy", "x?y"),
+            ("\ud83d\ude00", "😀"),  # two halves side by side are one character, as in Java
+            ("\ude00\ud83d", "??"),
+            ("\ud83d\ud83d\ude00\ude00", "?😀?"),
+            ("é€😀\uffff", "é€😀\uffff"),
+        ],
+        ids=ascii,
+    )
+    def test_a_lone_surrogate_becomes_a_question_mark(
+        self, codec: Codec, version: int, text: str, written: str
+    ) -> None:
+        message = codec.UpdateMetadataRequest(topic_states=[codec.UpdateMetadataTopicState(topic_name=text)])
+        assert string(written, flexible=version >= 6) in codec.encode(message, version)
 
 
 class TestNumbers:

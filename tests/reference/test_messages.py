@@ -6,11 +6,8 @@ from wire import array, i16, i32, string, tags
 from kproto import reference
 from kproto.errors import UnsupportedApi, UnsupportedVersion
 from kproto.reference import (
-    LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    LeaderAndIsrTopicError,
     LeaderAndIsrTopicState,
     StopReplicaPartitionState,
     StopReplicaPartitionV0,
@@ -166,14 +163,6 @@ def test_what_kproto_does_not_read() -> None:
 
 
 class TestNormalised:
-    def test_states_carry_their_topics_names_and_the_wire_is_as_it_was(self) -> None:
-        topic = LeaderAndIsrTopicState(topic_name="t", partition_states=[LeaderAndIsrPartitionState(leader=4)])
-        request = LeaderAndIsrRequest(topic_states=[topic])
-        before = reference.encode(request, 7)
-        assert [(state.topic_name, state.leader) for state in request.partition_states] == [("t", 4)]
-        assert topic.partition_states[0].topic_name == ""
-        assert reference.encode(request, 7) == before
-
     def test_stop_replica_rows(self) -> None:
         v0 = StopReplicaRequest(delete_partitions=True, ungrouped_partitions=[StopReplicaPartitionV0(topic_name="t")])
         assert v0.partition_states == (("t", 0, -1, True),)
@@ -194,45 +183,7 @@ class TestNormalised:
         named = [(error.topic_name, error.partition_index) for error in v3.error_response(11).partition_errors]
         assert named == [("t", 1), ("t", 2), ("t", 1)]  # the answer names what was asked, as often as it was asked
 
-    def test_leader_and_isr_errors_by_name_and_by_id(self) -> None:
-        topic = LeaderAndIsrTopicState(
-            topic_name="t", topic_id=b"i" * 16, partition_states=[LeaderAndIsrPartitionState()]
-        )
-        by_name = LeaderAndIsrRequest(version=4, topic_states=[topic]).error_response(11)
-        assert by_name.partition_errors == [LeaderAndIsrPartitionError(topic_name="t", error_code=11)]
-        assert reference.decode_response(4, 4, reference.encode(by_name, 4)) == by_name
-        by_id = LeaderAndIsrRequest(version=5, topic_states=[topic]).error_response(11)
-        assert by_id.topics == [
-            LeaderAndIsrTopicError(topic_id=b"i" * 16, partition_errors=[LeaderAndIsrPartitionError(error_code=11)])
-        ]
-        assert by_id.version == 5
-        assert reference.decode_response(4, 5, reference.encode(by_id, 5)) == by_id
-
-    def test_error_counts(self) -> None:
-        errors = [LeaderAndIsrPartitionError(error_code=code) for code in (0, 31)]
-        topics = [LeaderAndIsrTopicError(partition_errors=errors)]
-        for grouped in ({"partition_errors": errors}, {"topics": topics}):
-            assert LeaderAndIsrResponse(**grouped).error_counts() == {0: 2, 31: 1}
-            assert LeaderAndIsrResponse(error_code=-1, **grouped).error_counts() == {-1: 3}
-        assert UpdateMetadataRequest().error_response(31).error_counts() == {31: 1}
-
-    @pytest.mark.parametrize(
-        ("version", "expected"), [(0, "PLAINTEXT"), (1, "SASL_SSL"), (2, "SASL_SSL"), (3, "INTERNAL"), (8, "INTERNAL")]
-    )
-    def test_listeners(self, version: int, expected: str) -> None:
-        endpoint = UpdateMetadataEndpoint(port=9, host="h", listener="INTERNAL", security_protocol=3)
-        broker = UpdateMetadataBroker(id=7, v0_host="h", v0_port=9, endpoints=[endpoint], rack="r")
-        request = UpdateMetadataRequest(version=version, live_brokers=[broker])
-        ((broker_id, (found,), rack),) = request.broker_endpoints
-        assert (broker_id, found.host, found.port, found.listener, rack) == (7, "h", 9, expected, "r")
-        assert broker.endpoints == [endpoint]
-
     def test_a_security_protocol_that_nobody_knows_names_no_listener(self) -> None:
         broker = UpdateMetadataBroker(endpoints=[UpdateMetadataEndpoint(security_protocol=77)])
         request = UpdateMetadataRequest(version=2, live_brokers=[broker])
         assert request.broker_endpoints[0].endpoints[0].listener == ""
-
-    def test_topic_ids(self) -> None:
-        topics = [LeaderAndIsrTopicState(topic_name="t", topic_id=b"i" * 16), LeaderAndIsrTopicState(topic_name="u")]
-        assert LeaderAndIsrRequest(topic_states=topics).topic_ids == {"t": b"i" * 16, "u": bytes(16)}
-        assert LeaderAndIsrRequest().topic_ids == {}
