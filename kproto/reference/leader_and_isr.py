@@ -20,7 +20,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Int64, String, Uuid
 from .fields import Since, Until
-from .struct import RequestMessage, ResponseMessage, Struct, count_errors
+from .struct import RequestMessage, ResponseMessage, Struct, flat_view
 
 if TYPE_CHECKING:
     from kproto.types import Uuid as UuidBytes
@@ -77,14 +77,7 @@ class LeaderAndIsrRequest(RequestMessage, api_key=ApiKey.LEADER_AND_ISR):
     @property
     def partition_states(self) -> tuple[LeaderAndIsrPartitionState, ...]:
         """All partition states in wire order, each with its topic's name, whatever the version: a read-only view."""
-        return (
-            *(state.view() for state in self.ungrouped_partition_states),
-            *(
-                state.view(topic_name=topic.topic_name)
-                for topic in self.topic_states
-                for state in topic.partition_states
-            ),
-        )
+        return flat_view(self.ungrouped_partition_states, self.topic_states)
 
     @property
     def topic_ids(self) -> dict[str, UuidBytes]:
@@ -132,11 +125,7 @@ class LeaderAndIsrTopicError(Struct):
 class LeaderAndIsrResponse(ResponseMessage, api_key=ApiKey.LEADER_AND_ISR):
     """The broker's answer: an error code for the request, and one for each partition."""
 
+    is_error_of_all = True
     error_code: int = Int16
     partition_errors: list[LeaderAndIsrPartitionError] = Until(4, ArrayOf(LeaderAndIsrPartitionError))
     topics: list[LeaderAndIsrTopicError] = Since(5, ArrayOf(LeaderAndIsrTopicError))
-
-    def error_counts(self) -> dict[int, int]:
-        """Count each error code; an error of the whole request counts for every partition too."""
-        errors = [*self.partition_errors, *(error for topic in self.topics for error in topic.partition_errors)]
-        return count_errors(self.error_code, errors)

@@ -17,7 +17,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int16, Int32, Int64, String
 from .fields import Between, Since, Until
-from .struct import RequestMessage, ResponseMessage, Struct, count_errors
+from .struct import RequestMessage, ResponseMessage, Struct
 
 
 class StopReplicaState(NamedTuple):
@@ -122,9 +122,6 @@ class StopReplicaPartitionError(Struct):
 class StopReplicaResponse(ResponseMessage, api_key=ApiKey.STOP_REPLICA):
     """The broker's answer: an error code for the request, and one for each partition; flexible since version 2."""
 
+    is_error_of_all = True
     error_code: int = Int16
     partition_errors: list[StopReplicaPartitionError] = ArrayOf(StopReplicaPartitionError)
-
-    def error_counts(self) -> dict[int, int]:
-        """Count each error code; an error of the whole request counts for every partition too."""
-        return count_errors(self.error_code, self.partition_errors)

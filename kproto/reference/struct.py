@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from kproto.api import check_version
 
@@ -11,7 +11,7 @@ from .fields import Field, Fields, Type
 from .wire import build, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from construct import Construct
 
@@ -121,6 +121,9 @@ class Struct(metaclass=_FieldSlots):
         made = self.replace(**values)
         _set(made, "frozen", True)
         return made
+
+
+_Row = TypeVar("_Row", bound=Struct)
 
 
 class VersionedStruct(Struct):
@@ -262,14 +265,20 @@ class RequestMessage(ReferenceMessage):
 
 
 class ResponseMessage(ReferenceMessage):
-    """The body of a response; its version is that of the request."""
+    """The body of a response; its version is that of the request.
+
+    Attributes:
+        is_error_of_all: Whether an error of the whole counts for each of its parts, too, as Kafka counts them.
+    """
 
     __slots__ = ()
     kind: Kind = "response"
+    is_error_of_all: ClassVar[bool] = False
 
     def error_counts(self) -> dict[int, int]:
         """Count every error code of the response, of the whole and of its parts."""
-        return dict(Counter(_error_codes(self)))
+        codes = [*_error_codes(self)]
+        return {codes[0]: len(codes)} if self.is_error_of_all and codes[0] else dict(Counter(codes))
 
 
 def _error_codes(struct: Struct) -> Iterator[int]:
@@ -286,11 +295,10 @@ def _error_codes(struct: Struct) -> Iterator[int]:
             yield from _error_codes(value)
 
 
-def count_errors(top: int, errors: Sequence[Any]) -> dict[int, int]:
-    """Count each error code as Kafka does; an error of the whole request counts for every partition too."""
-    if top != 0:
-        return {top: len(errors) + 1}
-    return dict(Counter([0, *(error.error_code for error in errors)]))
+def flat_view(single: Iterable[_Row], topics: Iterable[Any]) -> tuple[_Row, ...]:
+    """Rows of partitions that stand one by one, and those of topics, each with its topic's name: a read-only view."""
+    grouped = (row.view(topic_name=topic.topic_name) for topic in topics for row in topic.partition_states)
+    return (*(row.view() for row in single), *grouped)
 
 
 def _restored(cls: type[Struct], values: dict[str, Any]) -> Struct:

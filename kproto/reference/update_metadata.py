@@ -21,7 +21,7 @@ from kproto.api import ApiKey
 
 from .datatypes import ArrayOf, Bool, Int8, Int16, Int32, Int64, Nullable, String, Uuid
 from .fields import Since, Tagged, Until
-from .struct import RequestMessage, ResponseMessage, Struct
+from .struct import RequestMessage, ResponseMessage, Struct, flat_view
 
 if TYPE_CHECKING:
     from kproto.types import BrokerId
@@ -97,14 +97,7 @@ class UpdateMetadataRequest(RequestMessage, api_key=ApiKey.UPDATE_METADATA):
     @property
     def partition_states(self) -> tuple[UpdateMetadataPartitionState, ...]:
         """All partition states in wire order, each with its topic's name, whatever the version: a read-only view."""
-        return (
-            *(state.view() for state in self.ungrouped_partition_states),
-            *(
-                state.view(topic_name=topic.topic_name)
-                for topic in self.topic_states
-                for state in topic.partition_states
-            ),
-        )
+        return flat_view(self.ungrouped_partition_states, self.topic_states)
 
     @property
     def topic_ids(self) -> dict[str, UuidBytes]:
@@ -139,7 +132,3 @@ class UpdateMetadataResponse(ResponseMessage, api_key=ApiKey.UPDATE_METADATA):
     """The broker's answer: one error code for the request; flexible since version 6."""
 
     error_code: int = Int16
-
-    def error_counts(self) -> dict[int, int]:
-        """Count each error code: the response has one."""
-        return {self.error_code: 1}
