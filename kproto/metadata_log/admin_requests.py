@@ -82,7 +82,7 @@ class AdminRequest:
         address: The client's address.
         principal: ``User:alice``; None: the capture does not show it.
         correlation_id: In its header.
-        envelope: Whether a broker passed it on.
+        is_envelope: Whether a broker passed it on.
         body: Its bytes.
         changes: What it asked for.
     """
@@ -94,9 +94,9 @@ class AdminRequest:
     address: str
     principal: str | None
     correlation_id: int
-    envelope: bool
+    is_envelope: bool
     body: bytes
-    changes: list[AdminChange] = field(default_factory=list)
+    changes: list[AdminChange]
 
 
 class AskedChange(NamedTuple):
@@ -136,62 +136,49 @@ class AdminTraffic:
         if request is None or request.api_key is None or request.api_version is None:
             return
         key, version = request.api_key, request.api_version
+        client_id, correlation_id, body = request.client_id, request.correlation_id, bytes(request.body)
+        address, principal = exchange.client.ip, None
+        answer = None if response is None else decode_response(key, version, response.body)
         answer_ns = None if response is None else response.time_ns
-        if key != ApiKey.ENVELOPE:
-            answer = None if response is None else decode_response(key, version, response.body)
-            self._hold(
-                AdminRequest(
-                    key, exchange.time_ns, answer_ns, request.client_id or "", exchange.client.ip, None,
-                    request.correlation_id or 0, False, bytes(request.body),
-                ),
-                version,
-                answer,
-            )  # fmt: skip
-            return
-        envelope = decode_request(key, version, request.body)
-        inner = bytes(envelope.request_data)
-        header, used = decode_request_header_from(inner)
-        key, version = header.request_api_key, header.request_api_version
-        if key not in APIS and key != ApiKey.DESCRIBE_QUORUM:
-            return
-        answer = None
-        if response is not None:
-            said = decode_response(ApiKey.ENVELOPE, request.api_version, response.body)
-            if said.error_code or said.response_data is None:
-                return  # the broker asks the next controller
-            answer_bytes = bytes(said.response_data)
-            _header, begin = decode_response_header_from(answer_bytes, response_header_version(key, version))
-            answer = decode_response(key, version, answer_bytes[begin:])
+        if key == ApiKey.ENVELOPE:
+            envelope = decode_request(key, version, body)
+            address, principal = _address(envelope.client_host_address), principal_of(envelope.request_principal)
+            header, begin = decode_request_header_from(envelope.request_data)
+            key, version, body = header.request_api_key, header.request_api_version, envelope.request_data[begin:]
+            client_id, correlation_id = header.client_id, header.correlation_id
+            if key not in APIS and key != ApiKey.DESCRIBE_QUORUM:
+                return
+            if answer is not None:
+                data = answer.response_data
+                if answer.error_code or data is None:
+                    return  # the broker asks the next controller
+                _header, begin = decode_response_header_from(data, response_header_version(key, version))
+                answer = decode_response(key, version, data[begin:])
         if key == ApiKey.DESCRIBE_QUORUM:
             if answer is not None and answer_ns is not None:
                 self.described.append((answer, answer_ns))
             return
-        self._hold(
-            AdminRequest(
-                key, exchange.time_ns, answer_ns, header.client_id or "", _address(envelope.client_host_address),
-                principal_of(envelope.request_principal), header.correlation_id, True, inner[used:],
-            ),
-            version,
-            answer,
-        )  # fmt: skip
-
-    def _hold(self, request: AdminRequest, version: int, answer: Any) -> None:
-        asked, used = decode_request_from(request.api_key, version, request.body)
-        request.body = request.body[:used]  # some clients write more, which brokers do not pass on
+        asked, used = decode_request_from(key, version, body)
         if not getattr(asked, "validate_only", False):
-            request.changes = list(_CHANGES[request.api_key](asked, answer))
-            self.requests.append(request)
+            self.requests.append(
+                AdminRequest(
+                    key, exchange.time_ns, answer_ns, client_id or "", address, principal, correlation_id or 0,
+                    request.api_key == ApiKey.ENVELOPE,
+                    body[:used],  # some clients write more, which brokers do not pass on
+                    list(_CHANGES[key](asked, answer)),
+                )
+            )  # fmt: skip
 
     def finish(self) -> None:
         """Order the requests; leave out those to brokers whose Envelopes are there too."""
         self.requests.sort(key=lambda one: one.time_ns)
         passed_on: dict[tuple[Any, ...], list[int]] = defaultdict(list)
         for one in self.requests:
-            if one.envelope:
+            if one.is_envelope:
                 passed_on[one.api_key, one.client_id, one.correlation_id, one.body].append(one.time_ns)
 
         def is_repeated(one: AdminRequest) -> bool:
-            if one.envelope:
+            if one.is_envelope:
                 return False
             end = one.time_ns + _LONGEST_NS if one.answer_ns is None else one.answer_ns
             times = passed_on.get((one.api_key, one.client_id, one.correlation_id, one.body), [])

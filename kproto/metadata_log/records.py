@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from kproto.errors import Malformed, UnsupportedVersion
 from kproto.json_form import uuid_to_json
+from kproto.reference.alter_client_quotas import AlterClientQuotasEntity
 from kproto.reference.broker_registration import Feature, Listener
 from kproto.reference.datatypes import (
     ArrayOf,
@@ -297,17 +298,10 @@ class FeatureLevelRecord(MetadataRecord, record_type=12):
     feature_level: int = Int16
 
 
-class EntityData(Struct):
-    """A part of the entity that a quota is for; a name of null is the default of its type."""
-
-    entity_type: str = String
-    entity_name: str | None = Nullable(String)
-
-
 class ClientQuotaRecord(MetadataRecord, record_type=14):
     """A client's quota was set or removed."""
 
-    entity: list[EntityData] = ArrayOf(EntityData)
+    entity: list[AlterClientQuotasEntity] = ArrayOf(AlterClientQuotasEntity)
     key: str = String
     value: float = Float64
     remove: bool = Bool
