@@ -86,7 +86,7 @@ class MetadataTraffic:
     shown_by: set[str] = field(default_factory=set)
     _parts: dict[tuple[int, int, int], bytearray] = field(default_factory=dict)
     _had: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Of each replica the end of its log, and the epoch of the last record in it, as far as it got."""
+    """Of each replica the end of what it was told, and the epoch of the last record in it."""
 
     def shown(self) -> ShownLog:
         """What the captures show of the log itself."""
@@ -175,8 +175,6 @@ class MetadataTraffic:
             if mark >= 0 and (not self.committed or self.committed[-1][1] < mark):
                 self.committed.append((time_ns, mark))
             had = self._had.get(node_id, (0, -1))
-            if part is not None and part.fetch_offset > had[0]:
-                had = part.fetch_offset, part.last_fetched_epoch
             if partition.diverging_epoch.epoch >= 0:
                 had = partition.diverging_epoch.end_offset, partition.diverging_epoch.epoch
             for found in _batches(partition):
