@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
 from string import Formatter
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -119,66 +118,26 @@ def verdicts_of(name: str, requests: DataFrame, states: DataFrame) -> DataFrame:
     return _derived(requests.sparkSession, {"requests": requests, "partition_states": states}, name)
 
 
-class Queries:
-    """Runs SQL queries in which ``{name}`` stands for a relation.
-
-    Spark's own way, ``spark.sql(text, name=frame)``, makes views and drops them after each query; and dropping a view
-    of a cached relation drops its cache, so that captures would be read again for every query. Here the views last as
-    long as this object does, under names that no one else uses. A session of Spark Connect looks names up when rows are
-    asked for; there Spark's own way is taken.
-    """
-
-    def __init__(self, spark: SparkSession) -> None:
-        self.spark = spark
-        self._prefix = f"kproto_{uuid.uuid4().hex}"
-        self._is_remote = getattr(spark, "sparkContext", None) is None
-        self._frames: dict[str, DataFrame] = {}
-        self._views: list[str] = []
-        self._by_name: dict[str, str] = {}
-
-    def add(self, **frames: DataFrame) -> None:
-        """Name relations; a name that is used again replaces the earlier relation."""
-        if self._is_remote:
-            self._frames |= frames
-            return
-        for name, frame in frames.items():
-            view = f"{self._prefix}_{len(self._views)}_{name}"
-            frame.createTempView(view)
-            self._views.append(view)
-            self._by_name[name] = view
-
-    def __call__(self, text: str) -> DataFrame:
-        """Run a query over the relations named so far."""
-        if self._is_remote:
-            return self.spark.sql(text, args=None, **self._frames)
-        return self.spark.sql(text.format_map(self._by_name))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        for view in self._views:
-            self.spark.catalog.dropTempView(view)
-
-
 def _derived(spark: SparkSession, frames: Mapping[str, DataFrame], name: str) -> DataFrame:
     """A derived table of the stored ones that it needs, by name."""
-    have = set(frames)
-    with Queries(spark) as sql:
-        sql.add(**frames)
-        for known, derived in VIEWS.items():
-            if derived.sql and _needs(derived) <= have:
-                frame = sql(derived.sql)
-            elif known == "changes":
-                frame = _changes(sql)
-            elif known == name:
-                frame = _stale_requests(frames["requests"])
-            else:
-                continue
-            if known == name:
-                break
-            sql.add(**{known: frame})
-            have.add(known)
+    known = dict(frames)
+
+    def sql(text: str) -> DataFrame:
+        # Spark makes views for a query and drops them: to drop the view of a cached relation itself drops its cache.
+        return spark.sql(text, args=None, **{name: frame.where("true") for name, frame in known.items()})
+
+    for each, derived in VIEWS.items():
+        if derived.sql and _needs(derived) <= known.keys():
+            frame = sql(derived.sql)
+        elif each == "changes":
+            frame = _changes(sql(_TOLD))
+        elif each == name:
+            frame = _stale_requests(frames["requests"])
+        else:
+            continue
+        if each == name:
+            break
+        known[each] = frame
     return frame.select(
         *(F.col(field.name).cast(field.dataType).alias(field.name) for field in spark_schema(VIEWS[name].schema))
     )
@@ -213,11 +172,11 @@ _TOLD: Final = f"""
 """The distinct states, each with the request that told it first; of deleted partitions once a time."""
 
 
-def _changes(sql: Queries) -> DataFrame:
+def _changes(told: DataFrame) -> DataFrame:
     """The history: tasks fold it, each that of some partitions."""
-    groups = int(sql.spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    groups = int(told.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     place = F.pmod(F.hash("cluster", "topic", "partition"), F.lit(groups))
-    return sql(_TOLD).groupBy(place).applyInArrow(_folded, spark_schema(CHANGES))
+    return told.groupBy(place).applyInArrow(_folded, spark_schema(CHANGES))
 
 
 def _folded(told: pa.Table) -> pa.Table:

@@ -71,6 +71,8 @@ def test_frames_become_verdicts_where_they_are_wanted(spark: SparkSession, tmp_p
         assert found.schema == stored.schema
         assert sorted(map(repr, found.toArrow().to_pylist())) == sorted(map(repr, stored.toArrow().to_pylist()))
     assert verdicts_of("leadership", requests, states).count() > 100
+    assert requests.storageLevel.useMemory
+    assert states.storageLevel.useMemory
     requests.unpersist()
     states.unpersist()
     with pytest.raises(ConfigurationError, match="no table 'propagation'; try changes, leadership"):
