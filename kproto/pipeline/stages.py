@@ -24,11 +24,12 @@ from kproto.capture.collector import CAPTURE_ENDED
 from kproto.pipeline.staging import StagedTables, read_bodies, read_staged
 from kproto.tables.arrays import BATCH_BYTES, rows_of, slices, with_column
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
+from kproto.tables.clusters import NODE
 from kproto.tables.decoding import decode
 from kproto.tables.places import place_of
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.reading import CHUNK_BYTES, TableReader, stretches
-from kproto.tables.relations import wanted_partitions
+from kproto.tables.relations import broker_ids_of, wanted_partitions
 from kproto.tables.schemas import BODIES, COUNTS, STAGED, TABLES
 from kproto.tables.writing import TableFiles
 from kproto.verdicts.epochs import Epochs
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
 
-_ADDRESS: Final = ("capture", "server_ip", "server_port")
 _RELATED: Final = ("requests", "responses", "partition_errors", "frames")
 SMALL_TABLES: Final = ("brokers", "live_brokers", "captures", "bad_inputs")
 """Tables with few rows for each capture, which are read directly from the pieces."""
@@ -221,9 +221,7 @@ def learn(pieces: Iterable[StagedPart], filters: Filters, earlier: Iterable[Brok
         found = piece.seen
         if filters.brokers:
             anywhere = pa.repeat(pa.scalar(""), found.num_rows)
-            sent = found.append_column("ts", found["first"])
-            if "capture" not in found.column_names:
-                sent = sent.append_column("capture", anywhere)
+            sent = found.append_column("ts", found["first"]).append_column("capture", anywhere)
             targets = broker_ids_of(directory, sent)
             found = found.filter(pc.is_in(targets, value_set=_ids(filters.brokers)))
         learn_epochs(seen, found)
@@ -255,7 +253,7 @@ def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: F
         if len(unsettled):
             for name, table in without_requests(tables, unsettled, keep=True).items():
                 unsettled_files.write(name, table)
-        addresses.update(rows_of(tables["requests"], _ADDRESS))
+        addresses.update(rows_of(tables["requests"], NODE))
         accepted.append(figures.add(tables))
         kept.update(pc.unique(tables["frames"]["body_id"]).drop_null().to_pylist())
     claims = pa.Table.from_batches(read_staged(place_of(piece), "claims"), CLAIMS)
@@ -317,26 +315,6 @@ def _with_brokers(tables: dict[str, pa.Table], directory: BrokerDirectory, filte
         return tables
     others = pc.invert(pc.is_in(ids, value_set=_ids(filters.brokers)))
     return without_requests(tables, tables["requests"].filter(others)["frame_id"].combine_chunks())
-
-
-def broker_ids_of(directory: BrokerDirectory, requests: pa.Table) -> pa.Array:
-    """Return the ids of the brokers at the addresses that requests were sent to."""
-    keys = list(rows_of(requests, _ADDRESS))
-    settled: dict[tuple[Any, ...], int | None] = {}
-    changing = set()
-    for key in dict.fromkeys(keys):
-        history = directory.history_of(key[1:], key[0])
-        if len(history) > 1:
-            changing.add(key)
-        settled[key] = history[0][1] if history else None
-    if not changing:
-        return pa.array([settled[key] for key in keys], pa.int32())
-    times = requests["ts"].cast(pa.int64()).to_pylist()
-    ids = [
-        directory.id_of(key[1:], us * 1000 + 999, key[0]) if key in changing else settled[key]
-        for key, us in zip(keys, times, strict=True)
-    ]
-    return pa.array(ids, pa.int32())
 
 
 def _ids(brokers: Iterable[int]) -> pa.Array:

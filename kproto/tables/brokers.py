@@ -34,6 +34,15 @@ def address_of(host: str) -> str | None:
         return None
 
 
+def id_at(history: Sequence[tuple[int, BrokerId]], time_ns: int | None) -> BrokerId | None:
+    """The id of an address at a time, by its ``BrokerDirectory.history_of``; None: at the end."""
+    if not history:
+        return None
+    if time_ns is None or len(history) == 1:
+        return history[-1][1]
+    return history[max(bisect_right(history, time_ns, key=lambda claim: claim[0]) - 1, 0)][1]
+
+
 class _Listing:
     """The live brokers that an UpdateMetadata lists.
 
@@ -117,12 +126,7 @@ class BrokerDirectory:
             time_ns: The time of a request to the address, ns since 1970; None for the end of the capture.
             capture: The capture point that saw the request.
         """
-        claims = self.history_of(address, capture)
-        if not claims:
-            return None
-        if time_ns is None or len(claims) == 1:
-            return claims[-1][1]
-        return claims[max(bisect_right(claims, time_ns, key=lambda claim: claim[0]) - 1, 0)][1]
+        return id_at(self.history_of(address, capture), time_ns)
 
     def history_of(self, address: tuple[str, int], capture: str = _EVERY) -> list[tuple[int, BrokerId]]:
         """The ids of an address, each with the time in ns since 1970 from which it holds, oldest first.
@@ -230,9 +234,9 @@ class BrokerFacts:
         known = self.replicas.get((capture, address))
         self.replicas[capture, address] = frozenset(common) if known is None else known & frozenset(common)
 
-    def id_of(self, _address: tuple[str, int], _time_ns: int | None = None, _capture: str = _EVERY) -> BrokerId | None:
-        """Return None: a part of the captures is not enough to know the id."""
-        return None
+    def history_of(self, _address: tuple[str, int], _capture: str = _EVERY) -> list[tuple[int, BrokerId]]:
+        """Return none: a part of the captures is not enough to know the ids."""
+        return []
 
     @staticmethod
     def teach(directory: BrokerDirectory, parts: Iterable[BrokerFacts]) -> None:

@@ -15,6 +15,8 @@ from kproto.api import CONTROL_APIS, ApiKey
 from kproto.capture.capture_points import without_number
 from kproto.capture.collector import CAPTURE_ENDED
 from kproto.tables.arrays import rows_of
+from kproto.tables.brokers import id_at
+from kproto.tables.clusters import NODE
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import (
     BAD_INPUTS,
@@ -32,7 +34,7 @@ from kproto.tables.schemas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from kproto.tables.brokers import BrokerDirectory, BrokerFacts
     from kproto.tables.filters import Filters
@@ -171,18 +173,14 @@ class Relations:
             "server_ip": pc.struct_field(flow, "dst_ip"),
             "server_port": pc.struct_field(flow, "dst_port"),
             "response_frame_id": answer["frame_id"],
-            "latency_us": pc.subtract(_micros(answer["ts"]), _micros(requests["ts_last"])),
+            "latency_us": pc.subtract(answer["ts"].cast(pa.int64()), requests["ts_last"].cast(pa.int64())),
             "error_code": answer_head["error_code"],
             "unmatched_reason": pc.if_else(answered, None, note["unmatched_reason"]),
             "decode_error": pc.coalesce(requests["error"], head["decode_error"], broken_answer),
         }
-        columns["broker_id"] = self._broker_ids(requests, columns["server_ip"], columns["server_port"])
+        sent = pa.table({name: columns[name] for name in NODE})
+        columns["broker_id"] = broker_ids_of(self._directory, sent, requests["ts_ns"].to_pylist())
         return self._wanted(_as_table(columns, REQUESTS), requests["ts_ns"])
-
-    def _broker_ids(self, requests: pa.Table, ips: Any, ports: Any) -> pa.Array:
-        id_of = self._directory.id_of
-        rows = zip(*(c.to_pylist() for c in (ips, ports, requests["ts_ns"], requests["capture"])), strict=True)
-        return pa.array([id_of((ip, port), time_ns, capture) for ip, port, time_ns, capture in rows], pa.int32())
 
     def _wanted(self, requests: pa.Table, time_ns: pa.ChunkedArray) -> pa.Table:
         filters = self._filters
@@ -325,7 +323,7 @@ def wanted_partitions(rows: pa.Table, filters: Filters) -> pa.Table:
     """Rows of wanted topics and partitions."""
     if not filters.by_partition:
         return rows
-    whole = [t for t in pc.unique(rows["topic"]).to_pylist() if t is not None and _whole(filters, t)]
+    whole = [t for t in pc.unique(rows["topic"]).to_pylist() if t is not None and filters.wants_partition(t, -1)]
     keep = _is_in(rows["topic"], whole, pa.string())
     for topic, partition in filters.partitions:
         this = pc.and_(pc.equal(rows["topic"], topic), pc.equal(rows["partition"], partition))
@@ -333,9 +331,15 @@ def wanted_partitions(rows: pa.Table, filters: Filters) -> pa.Table:
     return rows.filter(keep)
 
 
-def _whole(filters: Filters, topic: str) -> bool:
-    """Whether all partitions of a topic are wanted."""
-    return filters.wants_partition(topic, -1)
+def broker_ids_of(
+    directory: BrokerDirectory | BrokerFacts, requests: pa.Table, times_ns: Sequence[int] | None = None
+) -> pa.Array:
+    """Return the ids of the brokers that requests were sent to, at some times, or else at their ``ts``."""
+    keys = list(rows_of(requests, NODE))
+    histories = {key: directory.history_of(key[1:], key[0]) for key in dict.fromkeys(keys)}
+    if times_ns is None:
+        times_ns = [us * 1000 + 999 for us in requests["ts"].cast(pa.int64()).to_pylist()]
+    return pa.array([id_at(histories[key], ns) for key, ns in zip(keys, times_ns, strict=True)], pa.int32())
 
 
 def learn_brokers(directory: BrokerDirectory | BrokerFacts, scan: pa.Table, decoded: Decoded) -> None:
@@ -421,10 +425,6 @@ def _column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 def _is_in(column: pa.ChunkedArray, values: Any, kind: pa.DataType | None = None) -> Any:
     kind = kind or column.type
     return pc.is_in(column, value_set=pa.array(sorted(values), kind), skip_nulls=True)
-
-
-def _micros(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.int64())
 
 
 def _as_table(columns: dict[str, Any], schema: pa.Schema) -> pa.Table:
