@@ -11,15 +11,14 @@ from pyspark.sql import functions as F
 
 from kproto.errors import ConfigurationError
 from kproto.pipeline.captures import parallelism, shares_of
-from kproto.pipeline.options import capture_points_of, checked, columns_of, rows_of, scan_arguments
+from kproto.pipeline.options import capture_points_of, checked, columns_of, rows_of
 from kproto.pipeline.parquet import spark_schema
-from kproto.pipeline.stages import broker_ids_of
 from kproto.pipeline.tasks import task_each, task_numbers
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
 from kproto.tables.decoding import decode
 from kproto.tables.filters import Filters
 from kproto.tables.reading import TableReader, stretches
-from kproto.tables.scanning import scan
+from kproto.tables.relations import broker_ids_of
 from kproto.tables.schemas import BODIES, FRAMES, PARTITION_STATES, REQUESTS, SCAN
 
 if TYPE_CHECKING:
@@ -52,16 +51,14 @@ def read_frames(spark: SparkSession, captures: Sequence[str], **options: str) ->
     chosen = checked(options)
     if chosen.get("table", "frames") != "frames":
         raise ConfigurationError("read_frames gives frames; spark.read.format('kafka_control') has the other tables")
-    schema = columns_of(chosen)
-    arguments = scan_arguments(chosen)
+    schema = spark_schema(columns_of(chosen))
     shares = shares_of(capture_points_of(captures, chosen), parallelism(spark))
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in task_numbers(numbers):
-            for point in shares[number]:  # each has all of its bodies, whatever others share its task
-                yield from rows_of(scan([point], **arguments), chosen, schema)
+            yield from rows_of(shares[number], chosen)
 
-    return task_each(spark, len(shares)).mapInArrow(read, spark_schema(schema))
+    return task_each(spark, len(shares)).mapInArrow(read, schema)
 
 
 def states_of(frames: DataFrame) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -13,10 +14,11 @@ from kproto.errors import ConfigurationError
 from kproto.logs import LogReading
 from kproto.tables.arrays import with_column
 from kproto.tables.points import DEFAULT_CLUSTER, points_of
+from kproto.tables.scanning import scan
 from kproto.tables.schemas import BAD_INPUTS, CAPTURES, FRAMES, SCAN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from kproto.capture import CapturePoint
 
@@ -53,17 +55,20 @@ def capture_points_of(paths: Iterable[str], options: Mapping[str, str]) -> list[
 
 
 def rows_of(
-    batches: Iterable[pa.RecordBatch], options: Mapping[str, str], schema: pa.Schema
+    points: Iterable[CapturePoint], options: Mapping[str, str], apis: Collection[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a scan that checked options ask for.
+    """Read capture points, each with all of its bodies; yield the rows that checked options ask for.
 
     Args:
-        batches: Of the schema ``SCAN``.
+        points: The capture points.
         options: The options.
-        schema: Their ``columns_of``.
+        apis: Of the APIs that they name those to read; None: all.
     """
+    arguments, schema = scan_arguments(options), columns_of(options)
+    if apis is not None:
+        arguments["apis"] = {*arguments["apis"]} & {*apis}
     table = options.get("table", "frames")
-    for batch in batches:
+    for batch in chain.from_iterable(scan([point], **arguments) for point in points):
         rows = _rows_of(batch, table)
         if rows.num_rows:
             if table == "frames" and options.get("payload") == "none":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -31,9 +30,8 @@ from pyspark.sql.datasource import (
 
 from kproto.errors import ConfigurationError
 from kproto.pipeline.captures import shares_of
-from kproto.pipeline.options import capture_points_of, checked, columns_of, rows_of, scan_arguments
+from kproto.pipeline.options import capture_points_of, checked, columns_of, rows_of
 from kproto.pipeline.parquet import spark_schema
-from kproto.tables.scanning import scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,13 +135,13 @@ class _Reader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Share)
-        arguments = scan_arguments(self._options)
-        for each in self._filters:
-            if each.attribute == ("api_key",) and isinstance(each, EqualTo | In):  # type: ignore[attr-defined]
-                wanted = {each.value} if isinstance(each, EqualTo) else set(each.value)
-                arguments["apis"] = set(arguments["apis"]) & wanted
-        batches = chain.from_iterable(scan([point], **arguments) for point in partition.points)
-        for batch in rows_of(batches, self._options, columns_of(self._options)):
+        wanted = [
+            {each.value} if isinstance(each, EqualTo) else set(each.value)
+            for each in self._filters
+            if isinstance(each, EqualTo | In) and each.attribute == ("api_key",)
+        ]
+        apis = set.intersection(*wanted) if wanted else None
+        for batch in rows_of(partition.points, self._options, apis):
             rows = batch
             for each in self._filters:
                 rows = rows.filter(_mask(rows, each))

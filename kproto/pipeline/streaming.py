@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kproto.errors import CaptureError
 from kproto.pipeline.job import analyze, unchanged
-from kproto.pipeline.options import capture_points_of, checked, columns_of, rows_of, scan_arguments
+from kproto.pipeline.options import capture_points_of, checked, columns_of, rows_of
 from kproto.pipeline.parquet import spark_schema
 from kproto.tables.files import is_uri
 from kproto.tables.points import DEFAULT_CLUSTER
-from kproto.tables.scanning import scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -97,16 +96,16 @@ def stream_frames(spark: SparkSession, directory: str, **options: str) -> DataFr
         ConfigurationError: An option is unknown, or says nothing that it may.
     """
     chosen = checked(options)
-    schema, arguments = columns_of(chosen), scan_arguments(chosen)
+    schema = spark_schema(columns_of(chosen))
     place = directory if is_uri(directory) else str(Path(directory).absolute())
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for path in batch.column("path").to_pylist():
-                yield from rows_of(scan(capture_points_of([_named(path)], chosen), **arguments), chosen, schema)
+                yield from rows_of(capture_points_of([_named(path)], chosen), chosen)
 
     arriving = spark.readStream.format("binaryFile").schema(_FILES).load(place)
-    return arriving.select("path").mapInArrow(read, spark_schema(schema))
+    return arriving.select("path").mapInArrow(read, schema)
 
 
 def _named(path: str) -> str:
