@@ -135,17 +135,15 @@ class ClockEvidence:
         self,
         hosts: Mapping[str, str],
         sightings: Mapping[bytes, Mapping[str, int]],
-        has_logs: bool = False,
-        states: Callable[[], Iterable[pa.Table]] = tuple,
+        states: Callable[[], Iterable[pa.Table]] | None = None,
     ) -> dict[str, PointClock]:
         """Return the clock of each capture point.
 
         Args:
             hosts: For each capture point the one that stands for its host, which has one clock; see ``hosts``.
             sightings: When capture points saw an exchange that several saw.
-            has_logs: Whether some capture points are logs.
             states: Returns ``partition_states`` with the columns ``LED``; asked only of logs whose clocks nothing else
-                tells.
+                tells. None: no capture point is a log.
         """
         names = sorted(set(hosts.values()))
         if len(names) < 2:
@@ -166,7 +164,7 @@ class ClockEvidence:
             for capture in sorted(times):
                 same[hosts[capture]].setdefault(exchange, times[capture])
         found = compared(names, connections, seen, same)
-        if has_logs and len({clock.reference for clock in found.values()}) > 1:
+        if states is not None and len({clock.reference for clock in found.values()}) > 1:
             found = compared(names, connections, seen, same, _first_led(spans, states()))
         return {name: found[hosts[name]]._replace(capture=name) for name in sorted(hosts)}
 

@@ -54,6 +54,9 @@ _SURVEYED: Final = (
     ),
     _OF_KRAFT,
 )
+_ASKED: Final = ("captures", "brokers", "requests", "partition_states", "live_brokers")
+"""The tables that are surveyed."""
+
 _MOST_NAMELESS: Final = 1_000_000
 """Of more requests no broker is found by elimination."""
 
@@ -125,11 +128,10 @@ class Survey:
             return
         self._clocks.add(requests)
         self._hosts.add(requests)
-        if _EXCHANGE in requests.column_names:
-            answered = pc.is_valid(requests["response_frame_id"])
-            whole = pc.is_null(requests["decode_error"])
-            rank = pc.add(pc.if_else(answered, 2, 0), pc.if_else(whole, 1, 0))
-            self._sightings.append(requests.select([_EXCHANGE, "capture", "frame_id"]).append_column("rank", rank))
+        answered = pc.is_valid(requests["response_frame_id"])
+        whole = pc.is_null(requests["decode_error"])
+        rank = pc.add(pc.if_else(answered, 2, 0), pc.if_else(whole, 1, 0))
+        self._sightings.append(requests.select([_EXCHANGE, "capture", "frame_id"]).append_column("rank", rank))
 
     def resolution(self, read: Reader) -> Resolution:
         """Return what all rows tell.
@@ -140,7 +142,8 @@ class Survey:
         """
         sightings = self._hosts.sightings()
         hosts = self._hosts.hosts(self._captures, sightings)
-        clocks = self._clocks.clocks(hosts, sightings, bool(self._logs), partial(read, "partition_states", LED))
+        states = partial(read, "partition_states", LED) if self._logs else None
+        clocks = self._clocks.clocks(hosts, sightings, states)
         clusters = self._clusters.clusters(
             lambda: topic_ids_of(read("partition_states", ["body_id", "topic", "topic_id"])),
             lambda capture, ts: clocks[capture].ahead(ts),
@@ -225,7 +228,6 @@ class Resolution:
         clocks: By capture point.
         clusters: The name of each address's cluster.
         repeated: The request frames of exchanges that another row stands for.
-        changes_rows: Whether any row is different from what was stored.
     """
 
     def __init__(
@@ -247,21 +249,22 @@ class Resolution:
         self._one = next(iter(names)) if len(names) == 1 else None
         self._identities: list[Identity] = []
         self._brokers: dict[tuple[str, str, int], int] = {}
-        as_stored = self._one is not None and {self._one} == set(stored)
-        self.changes_rows: bool = (
-            self._differs or len(repeated) > 0 or not as_stored or bool(broker_ids) or bool(of_kraft)
-        )
+        self._is_renamed = self._one is None or {self._one} != set(stored)
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether any row is different from what was stored."""
+        others = self._broker_ids, self._of_kraft, self._brokers
+        return self._differs or len(self.repeated) > 0 or self._is_renamed or any(others)
 
     def learn(self, found: list[Identity]) -> None:
         """Take what is known of addresses that no listing names."""
         self._identities = found
         self._brokers = {one[:3]: one.broker_id for one in found if one.broker_id is not None}
-        self.changes_rows = self.changes_rows or bool(self._brokers)
 
     def leave_out(self, frames: list[bytes]) -> None:
         """Take the request frames of more rows that others stand for."""
         self.repeated = pa.concat_arrays([self.repeated, pa.array(frames, pa.binary())])
-        self.changes_rows = self.changes_rows or bool(frames)
 
     @property
     def names(self) -> list[str]:
@@ -392,6 +395,13 @@ def resolution_of(read: Reader, broker_ids: Mapping[tuple[str, int], int] | None
     return survey.resolution(read)
 
 
+def _resolution_of(
+    pieces: Iterable[Mapping[str, pa.Table]], broker_ids: Mapping[tuple[str, int], int] | None
+) -> Resolution:
+    held = [{name: piece[name] for name in _ASKED} for piece in pieces]
+    return resolution_of(lambda name, columns: [piece[name].select(columns) for piece in held], broker_ids)
+
+
 def resolution_of_captures(points: Sequence[str | CapturePoint], filters: Filters) -> Resolution:
     """Survey captures that are read once more then.
 
@@ -400,20 +410,7 @@ def resolution_of_captures(points: Sequence[str | CapturePoint], filters: Filter
         filters: Of these the listeners, given brokers and the reading of logs count.
     """
     anything = Filters(ports=filters.ports, broker_ids=filters.broker_ids, logs=filters.logs)
-    return _resolution_of(chunks_of(points, anything), is_one=len(points) < 2, broker_ids=filters.broker_ids)
-
-
-def _resolution_of(
-    pieces: Iterable[Mapping[str, pa.Table]], *, is_one: bool, broker_ids: Mapping[tuple[str, int], int] | None
-) -> Resolution:
-    survey = Survey(is_one=is_one, broker_ids=broker_ids)
-    held = []
-    for piece in pieces:
-        survey.add_captures(piece["captures"])
-        survey.add_brokers(piece["brokers"])
-        survey.add(piece["requests"])
-        held.append({name: piece[name] for name in ("partition_states", "live_brokers")})
-    return survey.resolution(lambda name, columns: [piece[name].select(columns) for piece in held])
+    return _resolution_of(chunks_of(points, anything), filters.broker_ids)
 
 
 def resolved_reader(
@@ -519,8 +516,7 @@ def resolved_tables(
     Raises:
         ConfigurationError: There is no such cluster.
     """
-    is_one = len(pc.unique(tables["captures"]["capture"])) < 2
-    found = _resolved(tables, _resolution_of([tables], is_one=is_one, broker_ids=broker_ids), cluster)
+    found = _resolved(tables, _resolution_of([tables], broker_ids), cluster)
     found["requests"] = found["requests"].sort_by([("ts", "ascending"), ("frame_id", "ascending")])
     return found
 
@@ -564,7 +560,7 @@ def resolved_pieces(
         size += sum(table.nbytes for table in held[-1].values())
         if size > _HELD:
             break
-    resolution = _resolution_of(held, is_one=True, broker_ids=filters.broker_ids)
+    resolution = _resolution_of(held, filters.broker_ids)
     while held:
         yield _resolved(held.pop(0), resolution, cluster)
     for piece in pieces:
