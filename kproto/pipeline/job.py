@@ -30,19 +30,19 @@ from kproto.pipeline.facts import BrokersOfCluster
 from kproto.pipeline.metadata_log import LogPlan, is_of_log, logs_among, make_log, plan_log, without_logs
 from kproto.pipeline.output import move_files
 from kproto.pipeline.settling import settle, without_superseded
-from kproto.pipeline.stages import SMALL_TABLES, broker_ids_of, gather, learn, merged_rows, small_table
+from kproto.pipeline.stages import SMALL_TABLES, gather, learn, merged_rows, small_table
 from kproto.pipeline.staging import read_staged
 from kproto.pipeline.tasks import SETTLED_ON_DRIVER, count_changes, make_tables
 from kproto.tables.arrays import plain_text, rows_of, with_column
 from kproto.tables.files import expand, open_file
 from kproto.tables.filters import Filters
-from kproto.tables.joining import Begin, End, Joiner, border_rows, borders_of, going_on, matched
+from kproto.tables.joining import MENDED, Begin, End, Joiner, border_rows, borders_of, going_on, matched
 from kproto.tables.known import KnownTable
 from kproto.tables.places import MANIFEST, place_of, remove_tree, write_whole
 from kproto.tables.points import DEFAULT_CLUSTER, checked_cluster
 from kproto.tables.reading import last_listing, shows_kraft, why_nothing, without_kraft_note
 from kproto.tables.recordings import Known, read_together
-from kproto.tables.relations import JUDGED_BY, judged_together
+from kproto.tables.relations import JUDGED_BY, broker_ids_of, judged_together
 from kproto.tables.schemas import KNOWN, SCAN
 from kproto.tables.stored import (
     SUMMARY,
@@ -536,7 +536,7 @@ class _Job:
         )
         small["bad_inputs"] = judged(small["bad_inputs"])
         self.run.bad_inputs = _bad_inputs(small["bad_inputs"])
-        small["captures"] = _joined_captures(merged_rows("captures", small["captures"]), joiner)
+        small["captures"] = _joined_captures(small["captures"], joiner)
         return small
 
     def _write_anew(self, name: str, changed: Callable[[pa.Table], pa.Table]) -> None:
@@ -693,16 +693,12 @@ def _joined_captures(captures: pa.Table, joiner: Joiner) -> pa.Table:
     rows = captures.filter(joined).to_pylist()
     for row in rows:
         key = row["capture"], row["file"]
-        row["unmatched_responses"] -= min(row["unmatched_responses"], joiner.answered.get(key, 0))
-        for conn_id in joiner.files.get(key, ()):
-            row["connections"] -= 1
-            if not conn_id:
-                continue
-            row["kafka_connections"] -= 1
-            row["without_handshake"] -= 1
-            lost = [each for each in row["losses"] if each["conn_id"] == conn_id and each["kind"] == "partial start"]
-            row["partial_starts"] -= len(lost)
-            row["losses"] = [each for each in row["losses"] if each not in lost]
+        row |= {name: max(row[name] + joiner.counts[key][name], 0) for name in MENDED}
+        lost = [
+            each for each in row["losses"] if each["kind"] == "partial start" and each["conn_id"] in joiner.files[key]
+        ]
+        row["partial_starts"] -= len(lost)
+        row["losses"] = [each for each in row["losses"] if each not in lost]
     return pa.concat_tables([captures.filter(pc.invert(joined)), pa.Table.from_pylist(rows, captures.schema)])
 
 

@@ -63,6 +63,9 @@ _MOST_GUESSES: Final = 4
 _SENT_AGAIN_NS: Final = 120 * 10**9
 """The longest after which TCP sends data again, as Linux does by default."""
 
+MENDED: Final = ("connections", "kafka_connections", "without_handshake", "unmatched_responses")
+"""The counts of a file that what is before it may change."""
+
 _TAKEN_BACK: Final = "-"
 """Stands for the state behind which a beginning was read, where that turned out to be of another recorder."""
 
@@ -239,7 +242,7 @@ class Joiner:
         connections: The id of each connection that goes on, by the id that it has in the later part.
         files: Of each label and file the connections, as named there, that go on there; nameless ones are not known to
             be Kafka's.
-        answered: Of each label and file how many responses there answer requests of an earlier recording.
+        counts: By how much each of ``MENDED`` is another number there than a reading of the file alone told.
         taken_back: Requests, by frame, with their responses (None: none), that a former run gave and that are wrong: a
             beginning goes on elsewhere than was known then. Their rows go; ``join`` gives what takes their place.
     """
@@ -251,7 +254,7 @@ class Joiner:
         self.begins: list[Begin] = []
         self.connections: dict[bytes, bytes] = {}
         self.files: dict[tuple[str, str], list[bytes]] = {}
-        self.answered: dict[tuple[str, str], int] = {}
+        self.counts: dict[tuple[str, str], Counter[str]] = {}
         self.taken_back: set[tuple[bytes, bytes | None]] = set()
         self._selection = selection
         self._load = load
@@ -344,20 +347,17 @@ class Joiner:
         if begin.border.conn_id and named:
             self.connections[begin.border.conn_id] = self.connections.get(named, named)
         segments = self._first_segments(begin)
-        found = self._behind(end, self._rest(end, begin) or (), begin.file)
+        behind = CaptureSummary()
+        found = self._behind(end, self._rest(end, begin) or (), begin.file, behind)
         if found is None:
             return None
         collector, requests = found
-        asked = [*requests.waiting]
-        answered, has_data = 0, False
-        for time_ns, segment in segments:
-            has_data = has_data or segment.on_wire > 0
-            for event in requests.settled(collector.add_segment(time_ns, segment)):
+        for each in segments:
+            for event in requests.settled(collector.add_segment(*each)):
                 self._rows.add_event(event)
-                answered += isinstance(event, Exchange) and bool(event.response) and event.request in asked
-        if has_data and not begin.guessed:
+        if not begin.guessed and any(segment.on_wire for _time_ns, segment in segments):
             self.files.setdefault(here, []).append(begin.border.conn_id)
-            self.answered[here] = self.answered.get(here, 0) + answered
+            self.counts.setdefault(here, Counter()).update(self._otherwise(end, begin, behind))
         after = [each for each in collector.endings() if each.key == begin.border.key]
         if not after or begin.border.is_sure:
             return None
@@ -367,16 +367,33 @@ class Joiner:
         self._end(collector, requests)
         return None if edges is None else End(begin.part, begin.capture, after[0], self._store(edges), begin.place)
 
-    def _behind(self, end: End, rest: Any, file: str = "") -> tuple[Collector, OpenRequests] | None:
+    def _otherwise(self, end: End, begin: Begin, behind: CaptureSummary) -> dict[str, int]:
+        """Return how ``MENDED`` change where a beginning is read ``behind`` an end, and no more as if nothing came."""
+        alone = CaptureSummary()
+        reader = self._collector(begin.capture, alone)
+        for each in self._first_segments(begin):
+            reader.add_segment(*each)
+        reader.end()
+        if behind.kafka_connections:  # at its end the earlier part may have taken it for one
+            self._states.pop(end.state, None)
+            if (found := self._behind(end, (), summary=alone)) is not None:
+                found[0].end()
+            self._states.pop(end.state, None)
+        return {name: getattr(behind, name) - getattr(alone, name) for name in MENDED}
+
+    def _collector(self, capture: str, summary: CaptureSummary) -> Collector:
+        ports, apis = self._selection.ports, self._selection.scanned
+        return Collector(summary, capture=capture, ports=ports, apis=apis, limit=DEFAULT_LIMIT)
+
+    def _behind(
+        self, end: End, rest: Any, file: str = "", summary: CaptureSummary | None = None
+    ) -> tuple[Collector, OpenRequests] | None:
         """Return what reads a connection on behind an end and a rest, and the requests open there; once for a state."""
         state, flow = self._state(end.state), end.border.flow
         if state is None:
             return None
         connection = state[0].connection(flow)
-        collector = Collector(
-            CaptureSummary(), capture=end.capture, ports=self._selection.ports, apis=self._selection.scanned,
-            limit=DEFAULT_LIMIT,
-        )  # fmt: skip
+        collector = self._collector(end.capture, summary or CaptureSummary())
         if not collector.adopt(state[0], flow):
             return None
         collector.file = file

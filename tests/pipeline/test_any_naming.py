@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from packets import ETHERNET, UPDATE_METADATA_8, Packet, Talk, pcap, read_pcap, request
+from packets import ETHERNET, UPDATE_METADATA_8, Packet, Talk, pcap, read_pcap, request, response
 from state_runs import logs_of
 from table_truth import CAPTURES, name_of
 from tasks_here import TasksHere
@@ -375,6 +375,24 @@ def test_a_server_is_known_whatever_else_too_little_is_seen_of(tmp_path: Path) -
     run(out, folder)
     assert table_dataset(current_tables(out), "bad_inputs").to_table().num_rows == 0
     assert read(folder)["bad_inputs"].num_rows == 0
+
+
+def test_a_connection_counts_once_wherever_files_cut_it(tmp_path: Path) -> None:
+    """Where its first file has its opening alone, half a request, or a request that is believed for want of more."""
+    names = ["connections", "kafka_connections", "without_handshake", "unmatched_responses"]
+    ask, said = (request(6, 8, n, UPDATE_METADATA_8) for n in (1, 2)), (response(6, 8, n, bytes(3)) for n in (1, 2))
+    talk = Talk().open()
+    for asked, answer in zip(ask, said, strict=True):
+        talk.ask(asked, size=40).answer(answer, size=6)
+    packets, other = talk.packets, Talk(client=("10.0.0.1", 50_001)).open().ask(request(6, 8, 1, UPDATE_METADATA_8))
+    for cut in range(1, len(packets)):
+        out = tmp_path / f"tables-{cut}"
+        for number, some in enumerate((other.packets, packets[:cut], packets[cut:])):
+            file = tmp_path / f"{cut}-{number}.pcap"
+            file.write_bytes(pcap(some, ETHERNET))
+            run(out, file)
+        told = table_dataset(current_tables(out), "captures").to_table()
+        assert [pc.sum(told[name]).as_py() for name in names] == [2, 2, 0, 0], cut
 
 
 def test_a_capture_without_packets_is_no_other_one_s_beginning(tmp_path: Path) -> None:

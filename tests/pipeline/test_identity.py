@@ -115,28 +115,6 @@ def logrotate(folder: Path) -> Iterator[Step]:
         yield [folder], {}
 
 
-def then(make: Callable[[Path, Path], Path | None]) -> Callable[[Path], Iterator[Step]]:
-    """A capture, and then its directory with what is made of it: made files that lie elsewhere are named too."""
-
-    def way(folder: Path) -> Iterator[Step]:
-        first = write(folder / "control.pcap", SHORT)
-        yield [first], {}
-        made = make(first, folder)
-        yield [folder, *([made] if made else [])], {}
-
-    return way
-
-
-def link_to(first: Path, folder: Path) -> None:
-    (folder / "link.pcap").symlink_to(first)
-
-
-def through_another_path(_first: Path, folder: Path) -> Path:
-    other = folder.with_name("other")
-    other.symlink_to(folder)
-    return other
-
-
 def labelled_later(folder: Path) -> Iterator[Step]:
     first = write(folder / "control.pcap", SHORT)
     for options in ({}, {"cluster": "east"}, {"capture_point": "here"}, {"cluster": "west", "capture_point": "there"}):
@@ -192,11 +170,6 @@ WAYS: dict[str, Callable[[Path], Iterator[Step]]] = {
     "a directory for each hour": newest_alone([f"2026-11-20/0{n}/control.pcap" for n in range(3)]),
     "a directory for each number": newest_alone([f"0{n}/control.pcap" for n in range(3)]),
     "names of nothing": newest_alone(["x.pcap", "b.pcap", "m.pcap.gz"]),
-    "a copy": then(lambda first, folder: shutil.copy(first, folder / "copy.pcap") and None),
-    "a packed copy": then(lambda first, folder: write(folder / "packed.pcap.gz", SHORT) and None),
-    "a hard link": then(lambda first, folder: os.link(first, folder / "hard.pcap")),
-    "a symlink": then(link_to),
-    "another path to the directory": then(through_another_path),
     "labels that are declared later": labelled_later,
     "overwritten names": overwritten,
     "renamed in with an old time": renamed_in_with_an_old_time,
@@ -212,7 +185,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return rows(read(write(tmp_path_factory.mktemp("short") / "control.pcap", SHORT)))
 
 
-FEW = ("tcpdump -W", "logrotate", "a packed copy", "labels that are declared later", "overwritten names", "joined")
+FEW = ("tcpdump -W", "logrotate", "labels that are declared later", "overwritten names", "joined")
 """Those that every run takes; test_any_naming draws others."""
 
 
@@ -236,7 +209,8 @@ def test_copies_of_all_kinds_add_nothing(
     os.link(first, folder / "hard.pcap")
     (folder / "link.pcap").symlink_to(first)
     (folder / "packed.pcap.gz").write_bytes(gzip.compress(first.read_bytes()))
-    done = run(folder)
+    (through_another_path := tmp_path / "other").symlink_to(folder)
+    done = run(folder, through_another_path)
     assert not done.captures_read
     assert rows(out) == whole
     assert (out / "_kproto.json").read_bytes() != manifest  # it has the further names
