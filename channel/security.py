@@ -307,34 +307,30 @@ class SecurityConfig:
 
 def _take(values: dict[str, Any], key: str, value: str) -> None:
     name = key.replace(".", "_")
-    match key:
-        case "sasl.jaas.config":
+    kind = None if name == "users" else SecurityConfig.__annotations__.get(name)
+    match key, kind:
+        case "sasl.jaas.config", _:
             _take_login(values, value)
-        case "ssl.enabled.protocols" | "sasl.enabled.mechanisms":
-            values[name] = tuple(part.strip() for part in value.split(",") if part.strip())
-        case "ssl.keystore.key" | "ssl.key.password" | "sasl.password":
-            values[name] = Password(value)
-        case _ if name in _MILLISECONDS:
-            if not value.strip().isdigit():
-                raise ConfigurationError(f"{key} is {value!r}; it must be a whole number of milliseconds")
-            values[name] = int(value)
-        case "ssl.keystore.type" | "ssl.truststore.type":
+        case (("ssl.keystore.type" | "ssl.truststore.type"), _):
             if value.upper() != "PEM":
                 raise ConfigurationError(
                     f"{key} is {value!r}; only PEM is read: `openssl pkcs12 -in STORE -nodes -out store.pem` converts"
                 )
-        case _ if name in _TEXTS:
-            values[name] = value.strip()
-        case _:
+        case _, "tuple[str, ...]":
+            values[name] = tuple(part.strip() for part in value.split(",") if part.strip())
+        case _, "Password | None":
+            values[name] = Password(value)
+        case _, "int":
+            if not value.strip().isdigit():
+                raise ConfigurationError(f"{key} is {value!r}; it must be a whole number of milliseconds")
+            values[name] = int(value)
+        case _, None:
             raise ConfigurationError(f"no security setting {key!r}; see the documentation of channel.security")
+        case _:
+            values[name] = value.strip()
 
 
 _MILLISECONDS: Final = ("connections_max_reauth_ms", "connection_failed_authentication_delay_ms")
-_TEXTS: Final = frozenset({
-    "ssl_keystore_location", "ssl_keystore_certificate_chain", "ssl_truststore_location", "ssl_truststore_certificates",
-    "ssl_endpoint_identification_algorithm", "ssl_cipher_suites", "ssl_client_auth", "sasl_mechanism", "sasl_username",
-    "sasl_mechanism_controller_protocol",
-})  # fmt: skip
 
 
 def _take_login(values: dict[str, Any], text: str) -> None:
