@@ -373,9 +373,6 @@ class SaslServer:
         failure: The reason of its refusal, None if it was not refused.
         user: The user of the session, None before it.
         renewable: Whether the client can renew its session, by SaslAuthenticate v1 or newer.
-
-    Raises:
-        ConfigurationError: No mechanism is offered.
     """
 
     def __init__(
@@ -386,8 +383,6 @@ class SaslServer:
         session_ms: int = 0,
         scram: Mapping[str, ScramUsers] | None = None,
     ) -> None:
-        if not mechanisms:
-            raise ConfigurationError("a SASL listener needs sasl.enabled.mechanisms, for example SCRAM-SHA-512")
         self.complete = False
         self.failure: AuthenticationFailed | None = None
         self._offered = tuple(mechanisms)

@@ -11,7 +11,9 @@ from network_peers import sasl_answers
 from channel.errors import AuthenticationFailed
 from channel.network.request import FIRST_SASL_CORRELATION_ID
 from channel.network.sasl import SaslClient, SaslServer, ScramUsers, server_tokens
-from channel.security import MECHANISMS, Credentials, Password
+from channel.network.secured import server_channels
+from channel.security import MECHANISMS, Credentials, Password, SecurityConfig
+from channel.types import SecurityProtocol
 from kproto.api import ApiKey
 from kproto.codec import decode_response, encode, message_class
 from kproto.errors import ConfigurationError
@@ -225,9 +227,10 @@ def test_a_malformed_plain_token_is_refused(token: bytes) -> None:
     assert not server.complete
 
 
-def test_a_listener_without_mechanisms_is_a_mistake_of_its_owner() -> None:
-    with pytest.raises(ConfigurationError, match=r"sasl\.enabled\.mechanisms"):
-        a_server([])
+@pytest.mark.parametrize("settings", [{"users": USERS}, {"sasl_enabled_mechanisms": MECHANISMS}])
+def test_a_listener_without_mechanisms_or_users_is_a_mistake_of_its_owner(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"needs sasl\.enabled\.mechanisms and users"):
+        server_channels(SecurityProtocol.SASL_PLAINTEXT, SecurityConfig(**settings), versions)
 
 
 def challenged(iterations: str) -> SaslClient:
