@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from network_peers import until
 
 from channel.errors import AuthenticationFailed, IllegalState, InvalidTopic, RequestTimeout, TopicAuthorizationFailed
 from channel.metadata.cluster_metadata import LeaderUpdate, Metadata, MetadataQuestion
@@ -393,22 +392,6 @@ def test_readers_see_whole_snapshots_and_never_an_older_one(metadata: Metadata) 
     for thread in readers:
         thread.join()
     assert wrong == []
-
-
-def test_a_wait_ends_with_the_next_version(metadata: Metadata) -> None:
-    version = metadata.request_update()
-    ended = threading.Event()
-
-    def wait() -> None:
-        metadata.await_update(version, 10_000)
-        ended.set()
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    assert not ended.wait(0.05)
-    updated(metadata)
-    until(ended.is_set)
-    thread.join()
 
 
 def test_a_wait_ends_with_its_time_or_with_a_fatal_error(metadata: Metadata) -> None:

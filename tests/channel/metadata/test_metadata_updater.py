@@ -12,7 +12,7 @@ from network_peers import SCRIPTED, BodyRequest, FakeClock, InlineResolution, Sc
 
 from channel.broker.cluster import EmbeddedCluster
 from channel.clock import FOREVER
-from channel.errors import AuthenticationFailed, ClientClosed, IllegalState
+from channel.errors import AuthenticationFailed, ClientClosed
 from channel.metadata.clients import DefaultMetadataUpdater
 from channel.metadata.cluster_metadata import Metadata, MetadataQuestion
 from channel.network.client import NetworkClient
@@ -163,29 +163,6 @@ def test_without_any_address_the_client_waits_and_looks_again(clock: FakeClock, 
     followed.client.close()
 
 
-@pytest.mark.conformance("NWC-12")
-def test_a_request_that_is_not_answered_in_time_asks_for_new_metadata(followed: Followed) -> None:
-    known(followed, 0)
-    node = followed.updater.nodes()[0]
-    followed.client.ready(node)
-    followed.poll()
-    first = followed.client.new_request("0", UPDATE, timeout_ms=6000)
-    followed.client.send(first)
-    followed.client.poll(0)
-    followed.selector.answers("0", first.correlation_id, UPDATED)
-    (answered,) = followed.poll()
-    assert (answered.disconnected, answered.timed_out) == (False, False)
-    assert not followed.metadata.is_update_requested
-
-    late = followed.client.new_request("0", UPDATE, timeout_ms=4000)
-    followed.client.send(late)
-    followed.client.poll(0)
-    followed.clock.sleep(4001)
-    (response,) = followed.client.poll(0)
-    assert (response.request, response.disconnected, response.timed_out) == (late, True, True)
-    assert followed.metadata.is_update_requested
-
-
 @pytest.mark.conformance("NWC-21")
 def test_one_nodes_failed_authentication_keeps_no_other_from_telling_the_cluster(followed: Followed) -> None:
     known(followed, 0, 1)
@@ -295,12 +272,6 @@ def test_the_bootstrap_addresses_are_tried_again_if_that_is_wanted(
     assert followed.metadata.snapshot.is_bootstrap == rebootstraps
     assert [node_id for node_id, _ in followed.asked] == ["-1"] * (1 + rebootstraps)
     followed.client.close()
-
-
-def test_closing_the_client_ends_the_waits_for_metadata(followed: Followed) -> None:
-    followed.client.close()
-    with pytest.raises(IllegalState, match="after close"):
-        followed.metadata.await_update(followed.metadata.update_version, 10_000)
 
 
 # ---- over real sockets -----------------------------------------------------------------------------------------------

@@ -38,23 +38,6 @@ def test_a_wait_for_closed_metadata_is_an_error(metadata: Metadata) -> None:
         metadata.await_update(metadata.update_version, 10_000)
 
 
-@pytest.mark.conformance("PMD-02")
-def test_closing_ends_a_wait(metadata: Metadata) -> None:
-    errors: list[Exception] = []
-
-    def wait() -> None:
-        try:
-            metadata.await_update(metadata.update_version, 10_000)
-        except IllegalState as e:
-            errors.append(e)
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    metadata.close()
-    thread.join(60)
-    assert "after close" in str(errors[0])
-
-
 @pytest.mark.conformance("PMD-05")
 def test_a_new_topic_does_not_wait_for_the_backoff(metadata: Metadata) -> None:
     metadata.add("new-topic", 10_000)
