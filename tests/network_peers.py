@@ -376,7 +376,7 @@ class ObservedSelector(Selector):
         return self.new_connection(), False
 
     def connect(self, channel_id, address, *args, **kwargs):
-        self._registry.ensure_new(channel_id)
+        self._ensure_new(channel_id)
         self.attempts.append((channel_id, address))
         self.dialling = channel_id
         super().connect(channel_id, address, *args, **kwargs)

@@ -7,9 +7,9 @@ from .selector_metrics cimport SelectorMetrics
 
 cdef class KafkaConnection:
     cdef public str id
-    cdef public bint checks_versions, usable, explicitly_muted
-    cdef public object phase, mute_state
-    cdef object _pool
+    cdef public bint usable, muted, explicitly_muted
+    cdef public object phase
+    cdef public object pool
     cdef public FrameReader reader
     cdef public Send outgoing
     cdef public InFlightRequests in_flight
@@ -29,8 +29,9 @@ cdef class Channel:
     cdef public SelectorMetrics metrics
     cdef public list unanswered
     cdef public int fd, registered
+    cdef public Py_ssize_t awaited
     cdef int _wanted
-    cdef public bint has_completed_receive, watched, connected, broken, closed
+    cdef public bint has_completed_receive, connected, broken, closed
 
     @cython.locals(connection=KafkaConnection, send=Send)
     cpdef tuple write(self)

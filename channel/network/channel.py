@@ -30,7 +30,6 @@ class Phase(Enum):
     CONNECTING = "connecting"
     HANDSHAKE = "handshake"
     AUTHENTICATING = "authenticating"
-    CHECKING_VERSIONS = "checking versions"
     READY = "ready"
     REAUTHENTICATING = "reauthenticating"
     CLOSING = "closing"
@@ -38,81 +37,45 @@ class Phase(Enum):
 
 
 _FORWARD: Final = (
-    Phase.CONNECTING, Phase.HANDSHAKE, Phase.AUTHENTICATING, Phase.CHECKING_VERSIONS, Phase.READY, Phase.CLOSING,
-    Phase.CLOSED,
+    Phase.CONNECTING, Phase.HANDSHAKE, Phase.AUTHENTICATING, Phase.READY, Phase.CLOSING, Phase.CLOSED,
 )  # fmt: skip
 _NEXT: Final = {phase: frozenset(_FORWARD[at + 1 :]) for at, phase in enumerate(_FORWARD)} | {
     Phase.READY: frozenset({Phase.REAUTHENTICATING, Phase.CLOSING, Phase.CLOSED}),
     Phase.REAUTHENTICATING: frozenset({Phase.READY, Phase.CLOSING, Phase.CLOSED}),
-}
-_USABLE: Final = frozenset({Phase.CHECKING_VERSIONS, Phase.READY})
-
-
-class MuteState(Enum):
-    """Whether a connection is read, and the reasons for which it is not."""
-
-    NOT_MUTED = "not muted"
-    MUTED = "muted"
-    MUTED_AND_RESPONSE_PENDING = "muted, response pending"
-    MUTED_AND_THROTTLED = "muted, throttled"
-    MUTED_AND_THROTTLED_AND_RESPONSE_PENDING = "muted, throttled, response pending"
-
-
-class MuteEvent(Enum):
-    """An event that changes a server's muted connection."""
-
-    REQUEST_RECEIVED = "request received"
-    RESPONSE_SENT = "response sent"
-    THROTTLE_STARTED = "throttle started"
-    THROTTLE_ENDED = "throttle ended"
-
-
-_MUTED: Final = {
-    (MuteState.MUTED, MuteEvent.REQUEST_RECEIVED): MuteState.MUTED_AND_RESPONSE_PENDING,
-    (MuteState.MUTED_AND_RESPONSE_PENDING, MuteEvent.RESPONSE_SENT): MuteState.MUTED,
-    (MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING, MuteEvent.RESPONSE_SENT): MuteState.MUTED_AND_THROTTLED,
-    (MuteState.MUTED_AND_RESPONSE_PENDING, MuteEvent.THROTTLE_STARTED): (
-        MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING
-    ),
-    (MuteState.MUTED_AND_THROTTLED, MuteEvent.THROTTLE_ENDED): MuteState.MUTED,
-    (MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING, MuteEvent.THROTTLE_ENDED): (
-        MuteState.MUTED_AND_RESPONSE_PENDING
-    ),
 }
 
 
 class KafkaConnection:
     """A connection of a client or a server.
 
-    Its phases; any may be passed over (plaintext has no handshake, an accepted connection is connected from the start,
-    a server checks no versions), and a ready connection may authenticate again, while answers still arrive::
+    Its phases; any may be passed over (plaintext has no handshake, an accepted connection is connected from the start),
+    and a ready connection may authenticate again, while answers still arrive::
 
-        CONNECTING -> HANDSHAKE -> AUTHENTICATING -> CHECKING_VERSIONS -> READY <-> REAUTHENTICATING
-            |             |               |                 |               |              |
-            +-------------+---------------+--------+--------+---------------+--------------+
-                                                   v
-                                                CLOSING -> CLOSED
+        CONNECTING -> HANDSHAKE -> AUTHENTICATING -> READY <-> REAUTHENTICATING
+            |             |               |            |              |
+            +-------------+---------------+-----+------+--------------+
+                                                v
+                                             CLOSING -> CLOSED
 
     Args:
         connection_id: The connection's name.
         max_receive_size: Largest payload that may arrive, in bytes; ``UNLIMITED`` for none.
         pool: The pool that accounts for arriving payloads, None for the heap.
         window: The shared buffer for small frames; None reads each length by itself.
-        checks_versions: Whether the peer is to be asked for its versions before the connection is ready.
 
     Attributes:
+        pool: As given.
         phase: The connection's phase.
         reader: Cuts the arriving bytes into frames: read into ``reader.into``, then call ``received``.
         outgoing: The frame on its way out, None if there is none.
         in_flight: The requests that the peer has not answered yet.
-        mute_state: Whether the connection is read.
+        muted: Whether the connection is not read.
         explicitly_muted: Whether the owner muted the connection, and not the pool.
-        usable: Whether requests and answers may pass.
+        usable: Whether requests and answers may pass: the connection is ready.
     """
 
     __slots__ = (
-        "_pool", "checks_versions", "explicitly_muted", "id", "in_flight", "mute_state", "outgoing", "phase", "reader",
-        "usable",
+        "explicitly_muted", "id", "in_flight", "muted", "outgoing", "phase", "pool", "reader", "usable",
     )  # fmt: skip
 
     def __init__(
@@ -122,21 +85,19 @@ class KafkaConnection:
         max_receive_size: int = UNLIMITED,
         pool: MemoryPool | None = None,
         window: Window | None = None,
-        checks_versions: bool = False,
     ) -> None:
         self.id = connection_id
-        self.checks_versions = checks_versions
         self.phase = Phase.CONNECTING
         self.usable = False
-        self._pool = pool
+        self.pool = pool
         self.reader = FrameReader(max_receive_size, pool, window)
         self.outgoing: Send | None = None
-        self.in_flight = InFlightRequests(connection_id)
-        self.mute_state = MuteState.NOT_MUTED
+        self.in_flight = InFlightRequests()
+        self.muted = False
         self.explicitly_muted = False
 
     def __repr__(self) -> str:
-        return f"KafkaConnection({self.id}, {self.phase.value}, {self.mute_state.value})"
+        return f"KafkaConnection({self.id}, {self.phase.value}{', muted' * self.muted})"
 
     def enter(self, phase: Phase) -> None:
         """Go on to a later phase.
@@ -148,12 +109,7 @@ class KafkaConnection:
             if phase not in _NEXT[self.phase]:
                 raise IllegalState(f"connection {self.id} cannot be {phase.value}: it is {self.phase.value}")
             self.phase = phase
-            self.usable = phase in _USABLE
-
-    def established(self) -> None:
-        """Note that handshake and authentication are over."""
-        renewed = self.phase is Phase.REAUTHENTICATING
-        self.enter(Phase.CHECKING_VERSIONS if self.checks_versions and not renewed else Phase.READY)
+            self.usable = phase is Phase.READY
 
     # ---- sending -----------------------------------------------------------------------------------------------------
 
@@ -207,42 +163,8 @@ class KafkaConnection:
         reader = self.reader
         payload = reader.received(count)
         if reader.lacks_memory:
-            self.mute()
+            self.muted = True
         return payload
-
-    @property
-    def pool(self) -> MemoryPool | None:
-        """The pool that accounts for arriving payloads."""
-        return self._pool
-
-    # ---- muting ------------------------------------------------------------------------------------------------------
-
-    @property
-    def muted(self) -> bool:
-        """Whether the connection is not read."""
-        return self.mute_state is not MuteState.NOT_MUTED
-
-    def mute(self) -> None:
-        """Stop reading."""
-        if self.mute_state is MuteState.NOT_MUTED:
-            self.mute_state = MuteState.MUTED
-
-    def maybe_unmute(self) -> bool:
-        """Read again, unless a response or a throttle is still due; returns whether the connection is read now."""
-        if self.mute_state is MuteState.MUTED:
-            self.mute_state = MuteState.NOT_MUTED
-        return self.mute_state is MuteState.NOT_MUTED
-
-    def handle_mute_event(self, event: MuteEvent) -> None:
-        """Take an event of a muted connection.
-
-        Raises:
-            IllegalState: The event cannot happen in this state.
-        """
-        following = _MUTED.get((self.mute_state, event))
-        if following is None:
-            raise IllegalState(f"{event.value} cannot happen to channel {self.id}, which is {self.mute_state.value}")
-        self.mute_state = following
 
     # ---- ending ------------------------------------------------------------------------------------------------------
 
@@ -251,7 +173,9 @@ class KafkaConnection:
         self.enter(Phase.CLOSED)
         self.outgoing = None
         self.reader.close()
-        return self.in_flight.clear_all()
+        unanswered = list(self.in_flight.requests)
+        self.in_flight.requests.clear()
+        return unanswered
 
 
 class ChannelState(Enum):
@@ -303,6 +227,8 @@ class Channel:
         lock: Held while the transport is written to or closed.
         registered: The events that the selector waits for now (for the selector alone).
         has_completed_receive: Whether the present poll has received a frame on this channel (for the selector alone).
+        awaited: The bytes of an incomplete frame that must have arrived at its next check, 0 for none (for the selector
+            alone).
         ended: The reason of the channel's end, if its connection's phase does not show it.
         broken: Whether a write has failed, so that the selector will close the channel.
         closed: Whether the channel takes no more frames to send.
@@ -310,10 +236,9 @@ class Channel:
     """
 
     __slots__ = (
-        "_wanted", "authentication_error", "authenticator", "broken", "cipher_information", "client_information",
-        "closed", "connected",
-        "connection", "ended", "fd", "has_completed_receive", "id", "lock", "metrics", "registered",
-        "transport", "unanswered", "watched",
+        "_wanted", "authentication_error", "authenticator", "awaited", "broken", "cipher_information",
+        "client_information", "closed", "connected", "connection", "ended", "fd", "has_completed_receive", "id", "lock",
+        "metrics", "registered", "transport", "unanswered",
     )  # fmt: skip
 
     def __init__(
@@ -327,7 +252,7 @@ class Channel:
         self.fd = -1
         self.registered = 0
         self.has_completed_receive = False
-        self.watched = False
+        self.awaited = 0
         self.connected = False
         self.broken = False
         self.closed = False
@@ -340,7 +265,7 @@ class Channel:
         self._wanted = 0
 
     def __repr__(self) -> str:
-        return f"Channel({self.id}, {self.state.value}, {self.connection.mute_state.value})"
+        return f"Channel({self.id}, {self.state.value}{', muted' * self.connection.muted})"
 
     @property
     def state(self) -> ChannelState:
@@ -348,21 +273,16 @@ class Channel:
         return self.ended or _STATES.get(self.connection.phase, ChannelState.READY)
 
     @property
-    def ready(self) -> bool:
-        """Whether requests may pass: handshake and authentication are over."""
-        return self.connection.usable
-
-    @property
     def interest(self) -> int:
         """The events that transport and connection want now: any of ``EVENT_READ | EVENT_WRITE``."""
         connection = self.connection
         if connection.usable:
-            wanted = EVENT_READ if connection.mute_state is MuteState.NOT_MUTED else 0
+            wanted = 0 if connection.muted else EVENT_READ
             return wanted | EVENT_WRITE if connection.outgoing is not None else wanted
         if self.authentication_error is not None:
             return 0
         if connection.phase is Phase.REAUTHENTICATING:
-            events = EVENT_READ if connection.mute_state is MuteState.NOT_MUTED else 0
+            events = 0 if connection.muted else EVENT_READ
             return events if self._wanted == COMPUTING else events | self._wanted & EVENT_WRITE
         if not self.connected:
             return EVENT_WRITE
@@ -388,7 +308,7 @@ class Channel:
             elif self.authenticator is not None and not self.authenticator.complete:
                 self.connection.enter(Phase.AUTHENTICATING)
             else:
-                self.connection.established()
+                self.connection.enter(Phase.READY)
         return self.connected
 
     def has_sent(self, send: Send) -> bool:
@@ -422,7 +342,7 @@ class Channel:
         self._wanted = wanted
         if wanted or not self.transport.ready or not (authenticator is None or authenticator.complete):
             return False
-        self.connection.established()
+        self.connection.enter(Phase.READY)
         return True
 
     def begin_session(self, now_ns: int) -> bool:
@@ -485,15 +405,13 @@ class Channel:
         if reader.waiting:
             return 0, reader.next_frame()
         if reader.lacks_memory and not reader.allocate():
-            connection.mute()
+            connection.muted = True
             return 0, None
         begins = reader.requested < 0
         count = self.transport.read_into(reader.into)
         if not count:
             return 0, None
-        payload = reader.received(count)
-        if reader.lacks_memory:
-            connection.mute()
+        payload = connection.received(count)
         if payload is None and begins and connection.pool is not None and reader.memory:
             more = self.transport.read_into(reader.into)  # the length was read alone
             if more:

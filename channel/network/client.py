@@ -23,7 +23,7 @@ from kproto.errors import DecodeError, FieldNotInVersion, UnsupportedVersion
 from kproto.node_versions import NodeApiVersions
 
 from .backoff import ExponentialBackoff
-from .channel import ChannelState, Disconnection, Phase
+from .channel import ChannelState, Disconnection
 from .frames import Send
 from .request import (
     Callback,
@@ -31,7 +31,6 @@ from .request import (
     ClientRequest,
     ClientResponse,
     CorrelationIds,
-    InFlightRequests,
     MessageRequest,
     RequestBuilder,
     RequestFramer,
@@ -754,13 +753,9 @@ class NetworkClient:
     def in_flight_count(self, node_id: str | None = None) -> int:
         """Count the unanswered requests of one node, or of all."""
         if node_id is not None:
-            channel = self._channel(node_id)
+            channel = self._selector.channel(node_id)
             return 0 if channel is None else len(channel.connection.in_flight)
         return sum(len(channel.connection.in_flight) for channel in self._selector.all_channels())
-
-    def _channel(self, node_id: str) -> Channel | None:
-        """Return the node's channel, even while it is being closed; None if there is none."""
-        return self._selector.channels.get(node_id) or self._selector.closing_channel(node_id)
 
     def disconnect(self, node_id: str) -> None:
         """Close a connection; the next ``poll`` returns its requests as disconnected.
@@ -844,7 +839,6 @@ class NetworkClient:
                 self._receive_buffer,
                 host=node.host,
                 listener=node.listener,
-                checks_versions=self._discover_versions,
             )
         except OSError as e:
             self._connect_failed(node, e, now)
@@ -940,12 +934,11 @@ class NetworkClient:
     def _complete_sends(self, responses: list[ClientResponse], now: int) -> None:
         """Complete requests that expect no response and have gone out."""
         for send in self._selector.completed_sends:
-            channel = self._channel(send.destination)
-            requests = () if channel is None else channel.connection.in_flight.requests
+            channel = self._selector.channel(send.destination)
+            requests = None if channel is None else channel.connection.in_flight.requests
             if requests and requests[-1].send is send and not requests[-1].expects_response:
-                assert channel is not None
                 self._one_way -= 1
-                responses.append(ClientResponse(channel.connection.in_flight.complete_last_sent(), now))
+                responses.append(ClientResponse(requests.pop(), now))
 
     def _complete_receive(self, responses: list[ClientResponse], receive: Receive, now: int) -> None:
         """Match a received frame with the oldest in-flight request, and complete the request.
@@ -962,15 +955,19 @@ class NetworkClient:
         send = request.send
         if send is not None and not send.completed:
             self._check_early_answer(channel, request)
-        if request.internal or request.passed or not request.expects_response:
-            self._complete_special(responses, in_flight, payload, now)
+        if request.internal and request.api_key == ApiKey.API_VERSIONS:
+            self._learn_versions(responses, in_flight.requests.popleft(), payload, now)
             return
-        body = parse_response(request, payload)
-        in_flight.complete_next()
+        body = bytes(payload) if request.passed else parse_response(request, payload)
+        in_flight.requests.popleft()
+        self._one_way -= not request.expects_response
         throttles_from = _THROTTLES_FROM.get(request.api_key)
         if throttles_from is not None:
             self._note_throttle(request, body, now, throttles_from)
-        responses.append(ClientResponse(request, now, body))
+        if request.internal:
+            self._metadata.handle_successful_response(request, now, body)
+        else:
+            responses.append(ClientResponse(request, now, body))
 
     def _check_early_answer(self, channel: Channel, request: ClientRequest) -> None:
         """Take the answer to a request that has not gone out whole, as Kafka does, and end its connection.
@@ -993,34 +990,12 @@ class NetworkClient:
         )  # fmt: skip
         self._writer.give_up(channel)
 
-    def _complete_special(
-        self, responses: list[ClientResponse], in_flight: InFlightRequests, payload: bytearray, now: int
-    ) -> None:
-        """Do ``_complete_receive`` for other requests than a program's own that expect a response."""
-        request = in_flight.requests[0]
-        if request.internal and request.api_key == ApiKey.API_VERSIONS:
-            self._learn_versions(responses, in_flight.complete_next(), payload, now)
-            return
-        body = bytes(payload) if request.passed else parse_response(request, payload)
-        in_flight.complete_next()
-        self._one_way -= not request.expects_response
-        if request.passed:
-            responses.append(ClientResponse(request, now, body))
-            return
-        throttles_from = _THROTTLES_FROM.get(request.api_key)
-        if throttles_from is not None:
-            self._note_throttle(request, body, now, throttles_from)
-        if request.internal:
-            self._metadata.handle_successful_response(request, now, body)
-        else:
-            responses.append(ClientResponse(request, now, body))
-
     def _note_throttle(self, request: ClientRequest, body: Any, now: int, throttles_from: float) -> None:
         """Count the throttle time of a response, and keep it from the version on in which the client must."""
         throttle_ms = getattr(body, "throttle_time_ms", None)
         if throttle_ms is None:
             return
-        channel = self._channel(request.destination)
+        channel = self._selector.channel(request.destination)
         if channel is not None and channel.metrics is not None:
             channel.metrics.throttles.record(throttle_ms)
         if throttle_ms > 0 and request.version >= throttles_from:
@@ -1125,9 +1100,6 @@ class NetworkClient:
             return
         if node_id in self._versions.known:
             self._note_throttle(request, answer, now, _THROTTLES_FROM[ApiKey.API_VERSIONS])
-            channel = self._selector.channels.get(node_id)
-            if channel is not None:
-                channel.connection.enter(Phase.READY)
             self._states.ready(node_id)
             self.newly_ready.append(node_id)
             _log.debug("node %s has versions %s", node_id, self._versions.known[node_id])

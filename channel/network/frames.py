@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from channel.errors import IllegalState, InvalidReceive
+from channel.errors import InvalidReceive
 from channel.logs import get_logger
 
 if TYPE_CHECKING:
@@ -32,17 +32,15 @@ class MemoryPool:
 
     Args:
         size: The budget in bytes.
-        max_allocation: The largest single buffer.
-        strict: Never exceed the budget. Otherwise one buffer may take the budget below zero, so that a large frame
+        max_allocation: The largest single buffer. One buffer may take the budget below zero, so that a large frame
             does not wait forever.
     """
 
-    def __init__(self, size: int, max_allocation: int, *, strict: bool = False) -> None:
+    def __init__(self, size: int, max_allocation: int) -> None:
         if size <= 0 or max_allocation <= 0 or max_allocation > size:
             raise ValueError(f"a pool of {size} bytes with buffers up to {max_allocation}: need 0 < buffer <= pool")
         self.size = size
         self.max_allocation = max_allocation
-        self._strict = strict
         self._available = size
         self._leases: dict[int, tuple[int, weakref.ref[_Lease]]] = {}
 
@@ -71,7 +69,7 @@ class MemoryPool:
         """
         if not 1 <= size <= self.max_allocation:
             raise ValueError(f"{size} bytes asked of a pool that gives 1 to {self.max_allocation} at a time")
-        if self._available < (size if self._strict else 1):
+        if self._available <= 0:
             return None
         lease = _Lease(size if at_once is None else at_once)
         key = id(lease)
@@ -90,15 +88,6 @@ class MemoryPool:
             raise ValueError("released a buffer that this pool has not given out, or has back already")
         del self._leases[id(buffer)], reference  # the last reference to it: the buffer may die with this call
         self._available += size
-
-    def close(self) -> None:
-        """Check that every buffer was released.
-
-        Raises:
-            IllegalState: Some buffers were not.
-        """
-        if self._leases:
-            raise IllegalState(f"{len(self._leases)} buffers were never given back")
 
     def _reclaim(self, key: int) -> None:
         """Take back a buffer that was dropped instead of released: a bug, but the budget must not shrink for it."""

@@ -160,12 +160,6 @@ def client_with_timeout(
     )
 
 
-def is_ready(client: NetworkClient, node: Node) -> bool:
-    """Poll once, as the connection may have ended meanwhile, and return whether a request can be sent."""
-    client.poll(0)
-    return client.is_ready(node)
-
-
 def await_ready(client: NetworkClient, node: Node, timeout_ms: int) -> bool:
     """Connect if need be and wait until a request can be sent.
 
@@ -181,7 +175,8 @@ def await_ready(client: NetworkClient, node: Node, timeout_ms: int) -> bool:
         raise ValueError(f"a wait of {timeout_ms} ms; it must be 0 or more")
     clock = client.clock
     began = clock.milliseconds()
-    if is_ready(client, node) or client.ready(node):
+    client.poll(0)  # the connection may have ended meanwhile
+    if client.ready(node):
         return True
     elapsed = 0
     while not client.is_ready(node) and elapsed < timeout_ms:

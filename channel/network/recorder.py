@@ -32,7 +32,7 @@ from channel.threads import Closeable
 from kproto import __version__
 from kproto.api import ApiKey, request_header_version, response_header_version
 from kproto.capture.pcapng import CRC_OPTION, CRC_PEN, CRC_TAG
-from kproto.codec import decode_request, decode_response, encode, message_class
+from kproto.codec import decode_request, decode_response, encode
 from kproto.errors import KprotoError
 from kproto.headers import (
     decode_request_header_from,
@@ -46,7 +46,7 @@ from kproto.headers import (
 from .transport import IOV_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from .transport import Address, Bytes
 
@@ -126,6 +126,32 @@ class Recorder(Protocol):
 
     def closed(self, local: Address, remote: Address, time_ns: int) -> None:
         """Note that the connection has ended."""
+
+
+class GuardedRecorder:
+    """A recorder whose faults do not reach the connections: the first ends the recording, and is logged and kept.
+
+    Attributes:
+        error: The fault, None while the recording goes on.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.error: Exception | None = None
+        self.opened = self._guarded(recorder.opened)
+        self.record = self._guarded(recorder.record)
+        self.flush = self._guarded(recorder.flush)
+        self.closed = self._guarded(recorder.closed)
+
+    def _guarded(self, call: Callable[..., None]) -> Callable[..., None]:
+        def guarded(*arguments: Any, **options: Any) -> None:
+            if self.error is None:
+                try:
+                    call(*arguments, **options)
+                except Exception as e:  # noqa: BLE001 - a recorder may raise anything
+                    self.error = e
+                    _log.error("the recorder failed; nothing more is recorded", exc_info=e)
+
+        return guarded
 
 
 class _Stream:
@@ -694,27 +720,25 @@ def _masked(frame: bytes, whole: int, api_key: int, version: int, *, is_request:
 def _masked_request(frame: bytes, api_key: ApiKey, version: int) -> bytes | None:
     header, at = decode_request_header_from(frame[4:])
     body = decode_request(api_key, version, frame[4 + at :])
-    shown: Any
     if api_key == ApiKey.ENVELOPE:
         embedded = int.from_bytes(bytes(body.request_data or b"")[:2], "big")
         return None if embedded in _HIDDEN_APIS else frame
-    if api_key == ApiKey.SASL_HANDSHAKE:
-        shown = message_class(api_key, "request")(mechanism=body.mechanism)
-    else:
-        shown = message_class(api_key, "request")(auth_bytes=bytes(len(body.auth_bytes)))
     known = request_header(api_key, version, header.correlation_id, header.client_id)
-    return frame[:4] + encode_request_header(known, request_header_version(api_key, version)) + encode(shown, version)
+    head = frame[:4] + encode_request_header(known, request_header_version(api_key, version))
+    return head + _without_token(body, version)
 
 
 def _masked_authentication(frame: bytes, version: int) -> bytes:
     api_key = ApiKey.SASL_AUTHENTICATE
-    header, at = decode_response_header_from(frame[4:], response_header_version(api_key, version))
-    shown = decode_response(api_key, version, frame[4 + at :])
-    shown = message_class(api_key, "response")(
-        error_code=shown.error_code,
-        error_message=shown.error_message,
-        auth_bytes=bytes(len(shown.auth_bytes)),
-        session_lifetime_ms=shown.session_lifetime_ms,
-    )
-    known = response_header(header.correlation_id)
-    return frame[:4] + encode_response_header(known, response_header_version(api_key, version)) + encode(shown, version)
+    header_version = response_header_version(api_key, version)
+    header, at = decode_response_header_from(frame[4:], header_version)
+    head = frame[:4] + encode_response_header(response_header(header.correlation_id), header_version)
+    return head + _without_token(decode_response(api_key, version, frame[4 + at :]), version)
+
+
+def _without_token(body: Any, version: int) -> bytes:
+    """Encode the body of a SASL message without its token, and without fields that are not known here."""
+    body.unknown_tagged_fields = ()
+    if body.api_key == ApiKey.SASL_AUTHENTICATE:
+        body.auth_bytes = bytes(len(body.auth_bytes))
+    return encode(body, version)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from channel.errors import CorrelationIdMismatch, IllegalState
+from channel.errors import CorrelationIdMismatch
 from channel.logs import bounded
 from kproto.api import ApiKey, api_name, check_version, request_header_version, response_header_version
 from kproto.codec import codec_for, encode
@@ -333,42 +333,17 @@ def parse_response(request: ClientRequest, payload: Bytes) -> Any:
 class InFlightRequests:
     """In-flight requests in the order in which they were sent. Any thread may call ``len``.
 
-    Args:
-        node_id: The node at the other end, for errors.
-
     Attributes:
-        requests: The requests, oldest first.
+        requests: The requests, oldest first: the next response belongs to the first.
     """
 
-    __slots__ = ("_node_id", "requests")
+    __slots__ = ("requests",)
 
-    def __init__(self, node_id: str) -> None:
-        self._node_id = node_id
+    def __init__(self) -> None:
         self.requests: deque[ClientRequest] = deque()
 
     def __len__(self) -> int:
         return len(self.requests)
-
-    def add(self, request: ClientRequest) -> None:
-        """Add the newest request."""
-        self.requests.append(request)
-
-    def complete_next(self) -> ClientRequest:
-        """Remove and return the oldest request, to which the next response belongs."""
-        try:
-            return self.requests.popleft()
-        except IndexError:
-            raise self._nothing() from None
-
-    def complete_last_sent(self) -> ClientRequest:
-        """Remove and return the newest request, which expects no response and has gone out."""
-        try:
-            return self.requests.pop()
-        except IndexError:
-            raise self._nothing() from None
-
-    def _nothing(self) -> IllegalState:
-        return IllegalState(f"no request is in flight to node {self._node_id}")
 
     def can_send_more(self, limit: int) -> bool:
         """Whether the newest request has gone out entirely, and fewer than ``limit`` are in flight."""
@@ -377,12 +352,6 @@ class InFlightRequests:
             return True
         send = requests[-1].send
         return (send is None or send.completed) and len(requests) < limit
-
-    def clear_all(self) -> list[ClientRequest]:
-        """Remove and return all requests, oldest first."""
-        requests = list(self.requests)
-        self.requests.clear()
-        return requests
 
     def throttle(self, throttle_ms: int) -> None:
         """Give each request this much more time: a throttling node answers nothing meanwhile."""

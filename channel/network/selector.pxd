@@ -5,17 +5,21 @@ from .frames cimport FrameReader, Send
 from .selector_metrics cimport PollTimes, SelectorMetrics
 
 
-cdef class DelayedCloses:
-    cdef long long _delay_ns
-    cdef dict _due_ns
+cdef class Deadlines:
+    cdef long long _delay_ns, _next_ns
+    cdef object _due_ns
+
+    @cython.locals(due_ns=cython.longlong)
+    cpdef add(self, Channel channel, long long now_ns)
+    cpdef long long remaining_ms(self, long long now_ns) except -1
 
 
 cdef class ChannelExpiry:
-    cdef public object idle, stalled
-    cdef public DelayedCloses failed_authentications, opening
+    cdef public Deadlines idle, stalled, failed_authentications, opening
 
-    cpdef bint limits_any(self) except -1
-    cpdef wait_ms(self, timeout_ms, long long now_ns)
+    @cython.locals(limit=Deadlines)
+    cpdef long long wait_ms(self, long long timeout_ms, long long now_ns) except -1
+    cpdef look(self, Channel channel, long long now_ns)
 
 
 cdef class Poller:
@@ -40,7 +44,8 @@ cdef class Traffic:
 
 cdef class ChannelReader:
     cdef bint _recorded
-    cdef object _clock, _stalled
+    cdef object _clock
+    cdef ChannelExpiry _expiry
     cdef Traffic _traffic
     cdef public object pool
     cdef public list completed
@@ -65,17 +70,6 @@ cdef class ChannelWriter:
     cpdef bint write(self, Channel channel) except -1
 
 
-cdef class ChannelRegistry:
-    cdef object _poller
-    cdef ChannelReader _reader
-    cdef Traffic _traffic
-    cdef ChannelExpiry _expiry
-    cdef public dict open, closing, disconnected
-    cdef public list immediate, connected, prepared
-
-    cpdef clear(self, long long now)
-
-
 cdef class Selector:
     cdef object _clock, _metrics, _metrics_of, _dial, _tell, _window
     cdef public Py_ssize_t _max_receive_size
@@ -83,11 +77,10 @@ cdef class Selector:
     cdef public object _builder, _poller, _waker, _computed
     cdef public PollTimes _polls
     cdef public ChannelExpiry _expiry
-    cdef public ChannelRegistry _registry
     cdef public ChannelReader _reader
     cdef readonly ChannelWriter writer
-    cdef public dict channels, disconnected
-    cdef public list connected, prepared, completed_sends, completed_receives
+    cdef public dict channels, closing, disconnected
+    cdef public list _immediate, connected, prepared, completed_sends, completed_receives
     cdef public long long polled_ns
 
     cpdef send(self, Send send)

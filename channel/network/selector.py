@@ -6,6 +6,7 @@ One ``poll`` returns at most one received frame of each connection; further fram
 from __future__ import annotations
 
 import logging
+import math
 import random
 import select
 import struct
@@ -22,18 +23,18 @@ from channel.logs import PeerLines, get_logger
 from channel.threads import close_all
 
 from . import sockets
-from .channel import Channel, ChannelState, Disconnection, KafkaConnection, MuteState, Phase, Receive
+from .channel import Channel, ChannelState, Disconnection, KafkaConnection, Phase, Receive
 from .frames import UNLIMITED, Send, Window
 from .selector_metrics import PollTimes
 from .sockets import Peer
-from .transport import EVENT_READ, EVENT_WRITE
+from .transport import EVENT_READ, EVENT_WRITE, socket_address
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from .frames import MemoryPool
-    from .recorder import Direction, Recorder
+    from .recorder import Direction, GuardedRecorder, Recorder
     from .request import ClientRequest
     from .selector_metrics import SelectorMetrics
     from .sockets import ChannelBuilder
@@ -42,119 +43,22 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 _SHARE: Final = 64
+"""The share of an incomplete frame that must arrive in each interval is one of so many."""
 
 
-class IdleExpiry:
-    """Connections in the order of their last use; at most one expires at a time."""
-
-    __slots__ = ("_last_used", "_max_idle_ns", "_next_check_ns")
-
-    def __init__(self, max_idle_ms: int, now_ns: int) -> None:
-        self._max_idle_ns = max_idle_ms * 1_000_000
-        self._next_check_ns = now_ns + self._max_idle_ns
-        self._last_used: OrderedDict[str, int] = OrderedDict()
-
-    def touch(self, channel_id: str, now_ns: int) -> None:
-        """Note that a connection has just been used."""
-        self._last_used[channel_id] = now_ns
-        self._last_used.move_to_end(channel_id)
-
-    def remove(self, channel_id: str) -> None:
-        """Forget a connection."""
-        self._last_used.pop(channel_id, None)
-
-    def oldest(self) -> str | None:
-        """The least recently used connection."""
-        return next(iter(self._last_used), None)
-
-    def remaining_ms(self, now_ns: int) -> int:
-        """Return the time until the next call of ``expired``."""
-        return max(0, (self._next_check_ns - now_ns) // 1_000_000 + 1)
-
-    def expired(self, now_ns: int) -> str | None:
-        """Return the connection that has been idle for longer than the limit, if any."""
-        if now_ns <= self._next_check_ns:
-            return None
-        if not self._last_used:
-            self._next_check_ns = now_ns + self._max_idle_ns
-            return None
-        channel_id, last = next(iter(self._last_used.items()))
-        self._next_check_ns = last + self._max_idle_ns
-        return channel_id if now_ns > self._next_check_ns else None
-
-
-class StalledFrames:
-    """Incomplete frames, of which a 64th, or the rest, must arrive in each interval.
-
-    Without this limit a peer could announce a frame, send nothing, and hold its share of a memory pool for ever.
-    """
-
-    __slots__ = ("_interval_ns", "_marks", "_next_check_ns")
-
-    def __init__(self, interval_ms: int) -> None:
-        self._interval_ns = interval_ms * 1_000_000
-        self._marks: dict[Channel, tuple[int, int]] = {}  # time of the next check, and bytes due by then
-        self._next_check_ns = 0
-
-    def __len__(self) -> int:
-        return len(self._marks)
-
-    def look(self, channel: Channel, now_ns: int) -> None:
-        """Note the state of a channel's frame after a read."""
-        unfinished = channel.connection.reader.bytes_read
-        if not unfinished:
-            self.forget(channel)
-        elif not channel.watched:
-            channel.watched = True
-            self._mark(channel, now_ns)
-
-    def _mark(self, channel: Channel, now_ns: int) -> None:
-        reader = channel.connection.reader
-        due = now_ns + self._interval_ns
-        if not self._marks or due < self._next_check_ns:
-            self._next_check_ns = due
-        self._marks[channel] = (due, reader.bytes_read + max(1, reader.requested // _SHARE))
-
-    def forget(self, channel: Channel) -> None:
-        """Stop watching a channel."""
-        channel.watched = False
-        self._marks.pop(channel, None)
-
-    def remaining_ms(self, now_ns: int) -> int:
-        """Return the time until the next check; call only if frames are incomplete."""
-        return max(0, (self._next_check_ns - now_ns) // 1_000_000 + 1)
-
-    def stalled(self, now_ns: int) -> list[Channel]:
-        """Return the channels whose frames have stopped arriving; muted channels, which are not read, are left out."""
-        found: list[Channel] = []
-        if not self._marks or now_ns < self._next_check_ns:
-            return found
-        marks, self._marks = self._marks, {}
-        for channel, (due, wanted) in marks.items():
-            reader = channel.connection.reader
-            if now_ns < due:
-                self._marks[channel] = (due, wanted)
-            elif reader.bytes_read >= wanted or channel.connection.muted:
-                self._mark(channel, now_ns)
-            else:
-                channel.watched = False
-                found.append(channel)
-        self._next_check_ns = min((due for due, _ in self._marks.values()), default=0)
-        return found
-
-
-class DelayedCloses:
-    """Refused connections in the order of their ends: the delay slows password guessing and blocks no other connection.
+class Deadlines:
+    """Channels in the order in which they are due: each the same time after it was added, or added again.
 
     Args:
-        delay_ms: How long after the refusal a connection is answered and closed.
+        delay_ms: The time from ``add`` to the channel's end; -1 for none, so that no channel is taken.
     """
 
-    __slots__ = ("_delay_ns", "_due_ns")
+    __slots__ = ("_delay_ns", "_due_ns", "_next_ns")
 
     def __init__(self, delay_ms: int) -> None:
         self._delay_ns = delay_ms * 1_000_000
-        self._due_ns: dict[Channel, int] = {}
+        self._next_ns = 0  # no channel is due before
+        self._due_ns: OrderedDict[Channel, int] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._due_ns)
@@ -163,26 +67,36 @@ class DelayedCloses:
         return channel in self._due_ns
 
     def add(self, channel: Channel, now_ns: int) -> None:
-        """Add a connection, to be closed when the delay is over."""
-        self._due_ns[channel] = now_ns + self._delay_ns
+        """Take a channel, or give one that was taken the whole time again."""
+        if self._delay_ns >= 0:
+            due_ns = now_ns + self._delay_ns
+            if not self._due_ns:
+                self._next_ns = due_ns
+            self._due_ns[channel] = due_ns
+            self._due_ns.move_to_end(channel)
 
     def forget(self, channel: Channel) -> None:
-        """Note that a connection has ended for another reason."""
+        """Drop a channel, if it was taken."""
         self._due_ns.pop(channel, None)
 
-    def remaining_ms(self, now_ns: int) -> int:
-        """Return the time until the first close; call only if there are connections."""
-        return max(0, -(-(next(iter(self._due_ns.values())) - now_ns) // 1_000_000))
+    def first(self) -> Channel | None:
+        """The channel that is due first."""
+        return next(iter(self._due_ns), None)
 
-    def due(self, now_ns: int) -> list[Channel]:
-        """Remove and return the connections whose delay is over."""
-        found = []
-        for channel, due_ns in self._due_ns.items():
+    def remaining_ms(self, now_ns: int) -> int:
+        """Return the time before which no channel is due; call only if there are channels."""
+        return max(0, -(-(self._next_ns - now_ns) // 1_000_000))
+
+    def due(self, now_ns: int, most: float = math.inf) -> list[Channel]:
+        """Drop and return the channels that are due, or the first of them."""
+        found: list[Channel] = []
+        while self._due_ns and len(found) < most:
+            channel, due_ns = next(iter(self._due_ns.items()))
             if due_ns > now_ns:
+                self._next_ns = due_ns
                 break
-            found.append(channel)
-        for channel in found:
             del self._due_ns[channel]
+            found.append(channel)
         return found
 
 
@@ -200,86 +114,82 @@ class Closing(Enum):
 class ChannelExpiry:
     """The time limits of one selector's channels.
 
+    Without a limit for incomplete frames a peer could announce a frame, send nothing, and hold its share of a memory
+    pool for ever.
+
     Args:
         max_idle_ms: Idle time after which a connection is closed; -1 for no limit.
-        max_stall_ms: An interval in which more of an incomplete frame must arrive, and in which an accepted connection
-            must complete its handshake and authentication; -1 for no limit.
-        failed_authentication_delay_ms: Time from a client's refusal to the close of its connection.
-        now_ns: Returns the present time.
+        max_stall_ms: An interval in which a 64th of an incomplete frame, or its rest, must arrive, and in which an
+            accepted connection must complete its handshake and authentication; -1 for no limit.
+        failed_authentication_delay_ms: Time from a client's refusal to the answer and the close of its connection: it
+            slows password guessing and blocks no other connection.
 
     Attributes:
-        idle: The channels' times of last use, None without an idle limit.
-        stalled: The incomplete frames, None without a limit for them.
+        idle: The channels since their last use.
+        stalled: The channels with incomplete frames.
         failed_authentications: The channels of clients that failed to authenticate, and have not been answered yet.
         opening: The accepted channels over which no requests may pass yet.
     """
 
     __slots__ = ("failed_authentications", "idle", "opening", "stalled")
 
-    def __init__(self, max_idle_ms: int, max_stall_ms: int, failed_authentication_delay_ms: int, now_ns: int) -> None:
-        self.idle = IdleExpiry(max_idle_ms, now_ns) if max_idle_ms >= 0 else None
-        self.stalled = StalledFrames(max_stall_ms) if max_stall_ms >= 0 else None
-        self.failed_authentications = DelayedCloses(failed_authentication_delay_ms)
-        self.opening = DelayedCloses(max_stall_ms)
-
-    def limits_any(self) -> bool:
-        """Whether any channel may have to be closed at some time."""
-        return self.idle is not None or bool(self.stalled) or bool(self.failed_authentications) or bool(self.opening)
+    def __init__(self, max_idle_ms: int, max_stall_ms: int, failed_authentication_delay_ms: int) -> None:
+        self.idle = Deadlines(max_idle_ms)
+        self.stalled = Deadlines(max_stall_ms)
+        self.failed_authentications = Deadlines(failed_authentication_delay_ms)
+        self.opening = Deadlines(max_stall_ms)
 
     def wait_ms(self, timeout_ms: int, now_ns: int) -> int:
         """Shorten a wait so that it does not pass the next limit."""
-        if self.idle is not None and self.idle.oldest() is not None:
-            timeout_ms = min(timeout_ms, self.idle.remaining_ms(now_ns))
-        if self.failed_authentications:
-            timeout_ms = min(timeout_ms, self.failed_authentications.remaining_ms(now_ns))
-        if self.opening:
-            timeout_ms = min(timeout_ms, self.opening.remaining_ms(now_ns))
-        if self.stalled:
-            timeout_ms = min(timeout_ms, self.stalled.remaining_ms(now_ns))
+        for limit in (self.idle, self.stalled, self.failed_authentications, self.opening):
+            if limit._due_ns:
+                timeout_ms = min(timeout_ms, limit.remaining_ms(now_ns))
         return timeout_ms
 
-    def accepted(self, channel: Channel, now_ns: int) -> None:
-        """Note that a channel was accepted, and has to complete its handshake and authentication."""
-        if self.stalled is not None:
-            self.opening.add(channel, now_ns)
+    def look(self, channel: Channel, now_ns: int) -> None:
+        """Note the state of a channel's frame after a read."""
+        if not channel.connection.reader.bytes_read:
+            channel.awaited = 0
+            self.stalled.forget(channel)
+        elif not channel.awaited:
+            self._await_more(channel, now_ns)
 
-    def touch(self, channel: Channel, now_ns: int) -> None:
-        """Note that a channel has just been used."""
-        if self.idle is not None:
-            self.idle.touch(channel.id, now_ns)
+    def _await_more(self, channel: Channel, now_ns: int) -> None:
+        reader = channel.connection.reader
+        channel.awaited = reader.bytes_read + max(1, reader.requested // _SHARE)
+        self.stalled.add(channel, now_ns)
 
     def forget(self, channel: Channel) -> None:
         """Note that a channel has ended."""
-        self.failed_authentications.forget(channel)
-        self.opening.forget(channel)
-        if self.idle is not None:
-            self.idle.remove(channel.id)
-        if self.stalled is not None:
-            self.stalled.forget(channel)
-
-    def oldest(self) -> str | None:
-        """The id of the least recently used channel, None without an idle limit."""
-        return self.idle.oldest() if self.idle is not None else None
+        for limit in (self.idle, self.stalled, self.failed_authentications, self.opening):
+            limit.forget(channel)
 
     def expired(self, channels: Mapping[str, Channel], now_ns: int) -> Iterator[tuple[Channel, Closing]]:
-        """Yield the open channels to be closed now, and the way to close them; answers failed authentications first."""
-        for channel in self.failed_authentications.due(now_ns) if self.failed_authentications else ():
+        """Yield the open channels to be closed now, and the way to close them; answers failed authentications first.
+
+        Of idle channels one expires at a time. Muted channels, which are not read, do not stall.
+        """
+        for channel in self.failed_authentications.due(now_ns):
             if channel.authenticator is not None:
                 with channel.lock:
                     channel.refuse()
             yield channel, Closing.NOTIFY
-        channel_id = self.idle.expired(now_ns) if self.idle is not None else None
-        if channel_id is not None and channel_id in channels:
-            _log.debug("connection %s has been silent too long", channel_id)
-            channels[channel_id].ended = ChannelState.EXPIRED
-            yield channels[channel_id], Closing.GRACEFUL
-        for channel in self.opening.due(now_ns) if self.opening else ():
+        for channel in self.idle.due(now_ns, 1):
+            if channel.id in channels:
+                _log.debug("connection %s has been silent too long", channel.id)
+                channel.ended = ChannelState.EXPIRED
+                yield channel, Closing.GRACEFUL
+        for channel in self.opening.due(now_ns):
             _log.info("%s has not completed its handshake in time; closing the connection", channel.transport.remote)
             yield channel, Closing.NOTIFY
-        for channel in self.stalled.stalled(now_ns) if self.stalled else ():
+        for channel in self.stalled.due(now_ns):
+            reader = channel.connection.reader
+            if reader.bytes_read >= channel.awaited or channel.connection.muted:
+                self._await_more(channel, now_ns)
+                continue
             _log.warning(
                 "%s announced %d bytes and has stopped sending them; closing the connection",
-                channel.transport.remote, channel.connection.reader.requested,
+                channel.transport.remote, reader.requested,
             )  # fmt: skip
             yield channel, Closing.NOTIFY
 
@@ -366,38 +276,37 @@ _length = struct.Struct(">i")
 class Traffic:
     """Reports bytes and frames to the metrics of their channel and to the recorder.
 
-    Bytes are counted as they move, frames when they are whole. A recorder that raises is not called again, which is
-    logged: its failure must not end a connection.
+    Bytes are counted as they move, frames when they are whole.
 
     Args:
         recorder: Records every frame, None for no recording.
         clock: The source of the time of day.
 
     Attributes:
-        recorder: The recorder, None once it has failed.
+        recorder: The recorder, whose faults end no connection.
         thread: The thread of the selector's last poll.
     """
 
     __slots__ = ("_clock", "recorder", "thread")
 
     def __init__(self, recorder: Recorder | None, clock: Clock) -> None:
-        self.recorder = recorder
+        self.recorder: GuardedRecorder | None = None
         self.thread = 0
         self._clock = clock
+        if recorder is not None:
+            from .recorder import GuardedRecorder  # with a checksum's library, which few selectors need
+
+            self.recorder = GuardedRecorder(recorder)
 
     def opened(self, channel: Channel, *, accepted: bool) -> None:
         """Count a connection as established."""
-        metrics = channel.metrics
+        metrics, ends = channel.metrics, channel.transport
         if metrics is not None:
             metrics.created.value += 1
             if accepted:
                 metrics.client_changed(channel, ("unknown", "unknown"))
         if self.recorder is not None:
-            ends = channel.transport
-            try:
-                self.recorder.opened(ends.local, ends.remote, self._clock.wall_nanoseconds(), initiator=not accepted)
-            except Exception:  # noqa: BLE001
-                self._stop()
+            self.recorder.opened(ends.local, ends.remote, self._clock.wall_nanoseconds(), initiator=not accepted)
 
     def read(self, channel: Channel, count: int, payload: bytearray | None) -> None:
         """Count received bytes, and the frame that they complete."""
@@ -427,38 +336,23 @@ class Traffic:
 
     def closed(self, channel: Channel) -> None:
         """Count a connection as closed."""
-        metrics = channel.metrics
+        metrics, ends = channel.metrics, channel.transport
         if metrics is not None:
             metrics.closed.value += 1
             metrics.client_changed(channel, None)
             metrics.cipher_changed(channel, None)
         if self.recorder is not None and channel.connected:
-            ends = channel.transport
-            try:
-                self.recorder.closed(ends.local, ends.remote, self._clock.wall_nanoseconds())
-            except Exception:  # noqa: BLE001
-                self._stop()
+            self.recorder.closed(ends.local, ends.remote, self._clock.wall_nanoseconds())
 
     def _record(self, direction: Direction, channel: Channel, buffers: Sequence[Bytes]) -> None:
-        recorder, ends = self.recorder, channel.transport
-        if recorder is None:
-            return  # it has failed on another thread just now: the bytes are out, and their request counts as sent
-        try:
-            recorder.record(direction, ends.local, ends.remote, self._clock.wall_nanoseconds(), buffers, True)
-        except Exception:  # noqa: BLE001
-            self._stop()
+        assert self.recorder is not None
+        ends = channel.transport
+        self.recorder.record(direction, ends.local, ends.remote, self._clock.wall_nanoseconds(), buffers, True)
 
     def flush(self) -> None:
         """Let the recorder write the frames of this round: before the selector waits, or from another thread."""
-        try:
-            if self.recorder is not None:
-                self.recorder.flush()
-        except Exception:  # noqa: BLE001
-            self._stop()
-
-    def _stop(self) -> None:
-        _log.exception("the recorder failed; nothing more is recorded")
-        self.recorder = None
+        if self.recorder is not None:
+            self.recorder.flush()
 
 
 class ChannelReader:
@@ -469,7 +363,7 @@ class ChannelReader:
         clock: The time of sessions.
         recorded: Whether frames are recorded, so that a response must not be read before its request is recorded.
         pool: The pool that gives the buffers of frames, None for the heap.
-        stalled: Watches incomplete frames, None without a limit for them.
+        expiry: Watches incomplete frames.
 
     Attributes:
         completed: The frames that have been received since ``clear``.
@@ -479,7 +373,7 @@ class ChannelReader:
     """
 
     __slots__ = (
-        "_clock", "_recorded", "_stalled", "_traffic", "buffered", "completed", "out_of_memory", "pool", "progressed",
+        "_clock", "_expiry", "_recorded", "_traffic", "buffered", "completed", "out_of_memory", "pool", "progressed",
     )  # fmt: skip
 
     def __init__(
@@ -489,13 +383,13 @@ class ChannelReader:
         *,
         recorded: bool,
         pool: MemoryPool | None,
-        stalled: StalledFrames | None,
+        expiry: ChannelExpiry,
     ) -> None:
         self._clock = clock
         self._traffic = traffic
         self._recorded = recorded
         self.pool = pool
-        self._stalled = stalled
+        self._expiry = expiry
         self.out_of_memory = False
         self.completed: list[Receive] = []
         self.buffered: dict[Channel, None] = {}
@@ -532,8 +426,8 @@ class ChannelReader:
             self.completed.append(Receive(channel, payload, self.pool))
         elif reader.lacks_memory:
             self.out_of_memory = True  # the connection muted itself: the pool had no memory
-        if count and self._stalled is not None and (reader.bytes_read or channel.watched):
-            self._stalled.look(channel, now)
+        if count and (reader.bytes_read or channel.awaited):
+            self._expiry.look(channel, now)
 
     def _read_session(self, channel: Channel) -> tuple[int, bytearray | None]:
         """Read from a channel whose SASL session can be renewed; the tokens of a renewal are not recorded.
@@ -564,14 +458,12 @@ class ChannelReader:
             self._traffic.read(channel, count, payload)
         return count, payload
 
-    def unmute(self, channel: Channel) -> bool:
-        """Unmute a channel if its mute state allows; no event announces its buffered bytes."""
-        if not channel.connection.maybe_unmute():
-            return False
+    def unmute(self, channel: Channel) -> None:
+        """Read a channel again; no event announces its buffered bytes."""
+        channel.connection.muted = False
         if channel.has_buffered:
             self.buffered[channel] = None
             self.progressed = True
-        return True
 
     def unmute_lacking_memory(self, channels: Iterable[Channel]) -> list[Channel]:
         """Once the pool has memory again, unmute and return the channels that lacked it."""
@@ -579,7 +471,9 @@ class ChannelReader:
             return []
         self.out_of_memory = False
         found = [each for each in channels if not each.connection.explicitly_muted and each.connection.muted]
-        return [channel for channel in found if self.unmute(channel)]
+        for channel in found:
+            self.unmute(channel)
+        return found
 
     @property
     def short_of_memory(self) -> bool:
@@ -669,7 +563,7 @@ class ChannelWriter:
         if connection.phase is Phase.CLOSING:
             channel.ended = ChannelState.FAILED_SEND
             if send.request is not None:
-                connection.in_flight.add(send.request)  # the end of the connection returns the request
+                connection.in_flight.requests.append(send.request)  # the end of the connection returns the request
                 send.request = None
             return False
         try:
@@ -716,160 +610,6 @@ class ChannelWriter:
 guards_calls(ChannelWriter, "lock", "_renew_if_due", "_take")
 
 
-class ChannelRegistry:
-    """Channels by id: open channels, and closing channels, which have ended but still have received frames.
-
-    Args:
-        poller: Waits for events of open channels.
-        reader: Reads the frames that a closing channel still has.
-        traffic: Counts the ends of channels.
-        expiry: The time limits of channels.
-
-    Attributes:
-        open: The open channels.
-        closing: The channels that have ended and still have received frames.
-        immediate: The channels that were connected at once, which no event announces.
-        connected: The channels that were connected since ``clear``.
-        prepared: The channels that completed handshake and authentication since ``clear``.
-        disconnected: The channels that have ended since ``clear``, and the way they ended.
-    """
-
-    def __init__(self, poller: Poller, reader: ChannelReader, traffic: Traffic, expiry: ChannelExpiry) -> None:
-        self._poller = poller
-        self._reader = reader
-        self._traffic = traffic
-        self._expiry = expiry
-        self.open: dict[str, Channel] = {}
-        self.closing: dict[str, Channel] = {}
-        self.immediate: list[Channel] = []
-        self.connected: list[str] = []
-        self.prepared: list[str] = []
-        self.disconnected: dict[str, Disconnection] = {}
-
-    # ---- looking up --------------------------------------------------------------------------------------------------
-
-    def find(self, channel_id: str) -> Channel:
-        """A channel, open or closing.
-
-        Raises:
-            IllegalState: No channel has that id.
-        """
-        channel = self.open.get(channel_id) or self.closing.get(channel_id)
-        if channel is None:
-            raise IllegalState(f"there is no connection {channel_id}")
-        return channel
-
-    def ensure_new(self, channel_id: str) -> None:
-        """Refuse an id that is in use.
-
-        Raises:
-            IllegalState: A channel has that id, or the last one with it is still being closed.
-        """
-        if channel_id in self.open:
-            raise IllegalState(f"there is a connection {channel_id} already")
-        if channel_id in self.closing:
-            raise IllegalState(f"the last connection {channel_id} is still being closed")
-
-    def all(self) -> list[Channel]:
-        """Return every channel, open or closing; from any thread."""
-        return [*self.open.values(), *self.closing.values()]
-
-    # ---- taking ------------------------------------------------------------------------------------------------------
-
-    def add(self, channel: Channel, now: int) -> None:
-        """Take a new channel.
-
-        Raises:
-            OSError: The system refuses to watch its socket.
-        """
-        self.open[channel.id] = channel
-        self._poller.update(channel)
-        self._expiry.touch(channel, now)
-        if channel.metrics is not None:
-            channel.metrics.connections += 1
-
-    def take_back(self, channel: Channel) -> None:
-        """Remove all traces of a channel that could not be added."""
-        self._poller.drop(channel)
-        if self.open.get(channel.id) is channel:
-            del self.open[channel.id]
-
-    # ---- ending ------------------------------------------------------------------------------------------------------
-
-    def clear(self, now: int) -> None:
-        """Forget the recent events; closing channels go on to close."""
-        self.connected.clear()
-        self.prepared.clear()
-        self.disconnected.clear()
-        if self.closing:
-            for channel_id, channel in list(self.closing.items()):
-                if channel.ended is ChannelState.FAILED_SEND or not self._read_remaining(channel, now):
-                    del self.closing[channel_id]
-                    self._finish(channel, notify=True)
-
-    def close(self, channel: Channel, mode: Closing, now: int) -> None:
-        """End an open channel."""
-        self._poller.drop(channel)
-        if self.open.pop(channel.id, None) is not None and channel.metrics is not None:
-            channel.metrics.connections -= 1
-        if channel.id in self.connected:
-            self.connected.remove(channel.id)
-        if channel.id in self.prepared:
-            self.prepared.remove(channel.id)
-        if mode is Closing.GRACEFUL and self._read_remaining(channel, now):
-            with channel.lock:
-                channel.begin_closing()
-            self.closing[channel.id] = channel
-        else:
-            self._finish(channel, notify=mode is not Closing.DISCARD)
-
-    def discard(self, channel_id: str, now: int) -> Channel | None:
-        """End a channel, open or closing, without a report; returns the channel, None if there is none."""
-        channel = self.open.get(channel_id)
-        if channel is not None:
-            channel.ended = ChannelState.LOCAL_CLOSE
-            self.close(channel, Closing.DISCARD, now)
-            return channel
-        channel = self.closing.pop(channel_id, None)
-        if channel is not None:
-            self._finish(channel, notify=False)
-        return channel
-
-    def _read_remaining(self, channel: Channel, now: int) -> bool:
-        """Read one more frame of an ended connection; returns whether there was one, or one is still to be taken."""
-        if channel.state is not ChannelState.READY:
-            return False
-        if channel.connection.explicitly_muted or channel.has_completed_receive:
-            return True
-        try:
-            self._reader.read(channel, now)
-        except (OSError, EOFError, AuthenticationFailed):
-            return False
-        return channel.has_completed_receive
-
-    def _finish(self, channel: Channel, *, notify: bool) -> None:
-        self._reader.buffered.pop(channel, None)
-        if channel in self.immediate:
-            self.immediate.remove(channel)
-        self._expiry.forget(channel)
-        try:
-            channel.close()
-        except OSError as e:  # as in Kafka, it counts as closed, and costs no other connection
-            _log.warning("connection %s to %s could not be closed cleanly: %s", channel.id, channel.transport.remote, e)
-        finally:
-            self._traffic.closed(channel)
-            if notify:
-                self.disconnected[channel.id] = channel.disconnection
-
-    def abandon(self) -> None:
-        """Close a forked child's copies of the descriptors; the parent's connections go on."""
-        for channel in self.all():
-            channel.transport.abandon()
-        self.open.clear()
-        self.closing.clear()
-
-
-_NOT_MUTED: Final = MuteState.NOT_MUTED
 _REAUTHENTICATING: Final = Phase.REAUTHENTICATING
 
 
@@ -898,7 +638,8 @@ class Selector:
         connected: The connections that the last ``poll`` has connected.
         prepared: The connections that completed handshake and authentication in the last ``poll``.
         disconnected: The connections that have ended, and the way they ended.
-        channels: The open connections.
+        channels: The open connections, by id.
+        closing: The connections that have ended, and still have received frames.
         polled_ns: The time at which the wait of the last ``poll`` ended, in ns of the clock.
         writer: Writes frames to the channels, from any thread.
     """
@@ -930,22 +671,20 @@ class Selector:
         self._max_receive_size = max_receive_size
         self._window = Window()
         self._traffic = traffic = Traffic(recorder, clock)
-        self._expiry = ChannelExpiry(max_idle_ms, max_stall_ms, failed_authentication_delay_ms, clock.nanoseconds())
+        self._expiry = ChannelExpiry(max_idle_ms, max_stall_ms, failed_authentication_delay_ms)
         self._poller = Poller(system)
         self._waker = sockets.Waker()
         self._poller.watch(self._waker.fileno(), self._waker.drain)
         self.writer = ChannelWriter(traffic, clock, self._poller.changed, self._waker.wake)
-        self._reader = ChannelReader(
-            traffic, clock, recorded=recorder is not None, pool=pool, stalled=self._expiry.stalled
-        )
+        self._reader = ChannelReader(traffic, clock, recorded=recorder is not None, pool=pool, expiry=self._expiry)
 
         self._computed: deque[Channel] = deque()
-        self._registry = ChannelRegistry(self._poller, self._reader, traffic, self._expiry)
-
-        self.channels = self._registry.open
-        self.connected = self._registry.connected
-        self.prepared = self._registry.prepared
-        self.disconnected = self._registry.disconnected
+        self._immediate: list[Channel] = []  # connected at once, which no event announces
+        self.channels: dict[str, Channel] = {}
+        self.closing: dict[str, Channel] = {}
+        self.connected: list[str] = []
+        self.prepared: list[str] = []
+        self.disconnected: dict[str, Disconnection] = {}
         self.completed_sends = self.writer.completed
         self.completed_receives = self._reader.completed
         self.polled_ns = clock.nanoseconds()
@@ -961,7 +700,6 @@ class Selector:
         *,
         host: str | None = None,
         listener: str = "PLAINTEXT",
-        checks_versions: bool = False,
     ) -> None:
         """Begin to connect. ``poll`` reports the established connection in ``connected``.
 
@@ -971,21 +709,20 @@ class Selector:
             send_buffer, receive_buffer: Sizes of the socket's buffers in bytes, -1 for the system's.
             host: The host's name for the channel builder; the address if None.
             listener: The name of the peer's listener, for the channel builder.
-            checks_versions: Whether the peer is to be asked for its versions before the connection is ready.
 
         Raises:
             IllegalState: There is a connection of that name.
             OSError: The address is invalid, the system refuses at once, or no transport can be put on the socket.
         """
-        self._registry.ensure_new(channel_id)
+        self._ensure_new(channel_id)
         sock, at_once = self._dial(address, send_buffer, receive_buffer)
         channel = None
         try:
             peer = Peer(address[0] if host is None else host, address[1], listener, node_id=channel_id)
-            channel = self._new_channel(channel_id, sock, peer, checks_versions=checks_versions)
-            self._registry.add(channel, self._clock.nanoseconds())
+            channel = self._new_channel(channel_id, sock, peer)
+            self._add(channel)
             if at_once:
-                self._registry.immediate.append(channel)
+                self._immediate.append(channel)
         except BaseException:
             self._undo(channel, sock)
             raise
@@ -1004,25 +741,23 @@ class Selector:
             IllegalState: There is a connection of that name.
             OSError: The connection has ended already, or no transport can be put on the socket.
         """
-        self._registry.ensure_new(channel_id)
+        self._ensure_new(channel_id)
         channel = None
         try:
             sockets.configure(sock)
-            host, port = sock.getpeername()[:2] if sock.family != sockets.UNIX else ("", 0)
+            host, port = socket_address(sock.getpeername())
             channel = self._new_channel(channel_id, sock, Peer(host, port, listener, accepted=True))
             channel.finish_connect()
-            self._registry.add(channel, self._clock.nanoseconds())
+            self._add(channel)
         except BaseException:
             self._undo(channel, sock)
             raise
         self._traffic.opened(channel, accepted=True)
         if not channel.connection.usable:
-            self._expiry.accepted(channel, self._clock.nanoseconds())
+            self._expiry.opening.add(channel, self._clock.nanoseconds())
         return channel
 
-    def _new_channel(
-        self, channel_id: str, sock: socket.socket, peer: Peer, *, checks_versions: bool = False
-    ) -> Channel:
+    def _new_channel(self, channel_id: str, sock: socket.socket, peer: Peer) -> Channel:
         """Make a channel over a socket that is connecting, or connected.
 
         Raises:
@@ -1039,16 +774,34 @@ class Selector:
             max_receive_size=self._max_receive_size,
             pool=self._reader.pool,
             window=self._window,
-            checks_versions=checks_versions,
         )
         channel = Channel(connection, transport, authenticator)
         channel.metrics = self._metrics_of(channel_id)
         return channel
 
+    def _ensure_new(self, channel_id: str) -> None:
+        if channel_id in self.channels:
+            raise IllegalState(f"there is a connection {channel_id} already")
+        if channel_id in self.closing:
+            raise IllegalState(f"the last connection {channel_id} is still being closed")
+
+    def _add(self, channel: Channel) -> None:
+        """Take a new channel.
+
+        Raises:
+            OSError: The system refuses to watch its socket.
+        """
+        self.channels[channel.id] = channel
+        self._poller.update(channel)
+        self._expiry.idle.add(channel, self._clock.nanoseconds())
+        if channel.metrics is not None:
+            channel.metrics.connections += 1
+
     def _undo(self, channel: Channel | None, sock: socket.socket) -> None:
         """Remove all traces of a channel that could not be added."""
         if channel is not None:
-            self._registry.take_back(channel)
+            self._poller.drop(channel)
+            self.channels.pop(channel.id, None)
         sock.close()
 
     def _establish(self, channel: Channel, now: int) -> bool:
@@ -1061,7 +814,7 @@ class Selector:
         if not channel.connected:
             if not channel.finish_connect():
                 return False
-            self._registry.connected.append(channel.id)
+            self.connected.append(channel.id)
             self._traffic.opened(channel, accepted=False)
         if not channel.connection.usable:
             with channel.lock:
@@ -1073,7 +826,7 @@ class Selector:
         if channel.metrics is not None and channel.cipher_information is None:
             channel.metrics.cipher_changed(channel, channel.transport.cipher_information)
         self._expiry.opening.forget(channel)
-        self._registry.prepared.append(channel.id)
+        self.prepared.append(channel.id)
         if channel.connection.outgoing is not None:
             self.writer.started.append(channel)
         return True
@@ -1091,7 +844,7 @@ class Selector:
             self._expiry.opening.forget(channel)
             self._expiry.failed_authentications.add(channel, now)
         else:
-            self._registry.close(channel, Closing.GRACEFUL, now)
+            self._close(channel, Closing.GRACEFUL)
 
     def listen(self, sock: socket.socket, on_ready: Callable[[], None]) -> None:
         """Call ``on_ready`` in ``poll`` whenever this listening socket can be accepted from."""
@@ -1101,20 +854,24 @@ class Selector:
         """Stop watching a listening socket; the caller closes it."""
         self._poller.unwatch(sock.fileno())
 
-    def closing_channel(self, channel_id: str) -> Channel | None:
-        """Return a connection that has ended and still has received frames."""
-        return self._registry.closing.get(channel_id)
+    def channel(self, channel_id: str) -> Channel | None:
+        """Return a connection, open or closing; None if there is none."""
+        return self.channels.get(channel_id) or self.closing.get(channel_id)
 
     def all_channels(self) -> list[Channel]:
         """Return every connection, open or closing; from any thread."""
-        return self._registry.all()
+        return [*self.channels.values(), *self.closing.values()]
+
+    def _find(self, channel_id: str) -> Channel:
+        channel = self.channel(channel_id)
+        if channel is None:
+            raise IllegalState(f"there is no connection {channel_id}")
+        return channel
 
     def lowest_priority_channel(self) -> Channel | None:
         """Choose a connection to close to make room: one that is closing, else the least recently used, else any."""
-        closing, oldest = self._registry.closing, self._expiry.oldest()
-        if closing or oldest is None:
-            return next(iter((closing or self.channels).values()), None)
-        return self.channels.get(oldest)
+        closing = next(iter(self.closing.values()), None)
+        return closing or self._expiry.idle.first() or next(iter(self.channels.values()), None)
 
     def client_information(self, channel_id: str, name: str, version: str) -> None:
         """Note the client software of a connection."""
@@ -1135,7 +892,7 @@ class Selector:
             IllegalState: No such connection, or its last frame has not gone out yet. In the second case the
                 connection is closed, and the next ``poll`` reports it with ``FAILED_SEND``.
         """
-        self.writer.start(self._registry.find(send.destination), send)
+        self.writer.start(self._find(send.destination), send)
 
     def write_now(self) -> None:
         """Write new frames without a ``poll``: sockets nearly always take them at once.
@@ -1155,20 +912,17 @@ class Selector:
 
     def mute(self, channel_id: str) -> None:
         """Stop reading this connection until ``unmute``."""
-        channel = self._registry.find(channel_id)
-        channel.connection.mute()
-        channel.connection.explicitly_muted = True
+        channel = self._find(channel_id)
+        channel.connection.muted = channel.connection.explicitly_muted = True
         self._reader.buffered.pop(channel, None)
         self._poller.changed(channel)
 
-    def unmute(self, channel_id: str) -> bool:
-        """Read this connection again if its mute state allows; returns whether it is read now."""
-        channel = self._registry.find(channel_id)
-        if not self._reader.unmute(channel):
-            return False
+    def unmute(self, channel_id: str) -> None:
+        """Read this connection again."""
+        channel = self._find(channel_id)
+        self._reader.unmute(channel)
         channel.connection.explicitly_muted = False
         self._poller.changed(channel)
-        return True
 
     # ---- polling -----------------------------------------------------------------------------------------------------
 
@@ -1177,7 +931,14 @@ class Selector:
         self.completed_sends.clear()
         if self.completed_receives:
             self._reader.clear()
-        self._registry.clear(self.polled_ns)
+        self.connected.clear()
+        self.prepared.clear()
+        self.disconnected.clear()
+        if self.closing:
+            for channel_id, channel in list(self.closing.items()):
+                if channel.ended is ChannelState.FAILED_SEND or not self._read_remaining(channel):
+                    del self.closing[channel_id]
+                    self._finish(channel, notify=True)
         if self.writer.broken:
             self._close_broken()
 
@@ -1209,7 +970,7 @@ class Selector:
         if self.writer.started:
             self.write_now()
         if (
-            self._registry.immediate
+            self._immediate
             or (reader.progressed and reader.buffered)
             or self.disconnected
             or self.completed_receives
@@ -1220,9 +981,7 @@ class Selector:
 
         polls = self._polls
         before = self._clock.nanoseconds()
-        limits = self._expiry.limits_any()
-        if limits:
-            timeout_ms = self._expiry.wait_ms(timeout_ms, before)
+        timeout_ms = self._expiry.wait_ms(timeout_ms, before)
         if self._traffic.recorder is not None:
             self._traffic.thread = get_ident()
             self._traffic.flush()
@@ -1233,7 +992,7 @@ class Selector:
         polls.io_wait_ns += now - before
         self.polled_ns = now
 
-        if self._registry.immediate or reader.buffered:
+        if self._immediate or reader.buffered:
             self._process_unannounced(events, now)
         elif not events:
             reader.progressed = True
@@ -1250,14 +1009,13 @@ class Selector:
             self._process(self._computed.popleft(), 0, now)
         if self.writer.broken:
             self._close_broken()
-        if limits or self._expiry.failed_authentications:  # an authentication may have failed just now
+        if self._expiry.wait_ms(1, now) == 0:  # an authentication may have failed just now
             for channel, how in self._expiry.expired(self.channels, now):
                 self._close(channel, how)
 
     def _process_unannounced(self, events: list[tuple[int, int]], now: int) -> None:
         """Go on with channels that no event announces: connected at once, or with buffered bytes."""
-        registry = self._registry
-        immediate, registry.immediate = registry.immediate, []
+        immediate, self._immediate = self._immediate, []
         buffered, self._reader.buffered = self._reader.buffered, {}
         announced = {fd for fd, _ in events}
         for channel in buffered:
@@ -1273,11 +1031,10 @@ class Selector:
         if channel.closed:
             return
         connection = channel.connection
-        if self._expiry.idle is not None:
-            self._expiry.idle.touch(channel.id, now)
+        self._expiry.idle.add(channel, now)
         try:
             if connection.usable or connection.phase is _REAUTHENTICATING or self._establish(channel, now):
-                if not channel.has_completed_receive and connection.mute_state is _NOT_MUTED:
+                if not channel.has_completed_receive and not connection.muted:
                     if mask & ~EVENT_WRITE or channel.has_buffered:
                         self._reader.read(channel, now)
                     if (connection.reader.waiting or channel.transport.has_bytes_buffered) and (
@@ -1302,7 +1059,7 @@ class Selector:
                 channel.registered != EVENT_READ
                 or not connection.usable
                 or connection.outgoing is not None
-                or connection.mute_state is not _NOT_MUTED
+                or connection.muted
             ) and channel.interest != channel.registered:
                 self._poller.changed(channel)
 
@@ -1314,12 +1071,20 @@ class Selector:
         Returns:
             Its unanswered requests, oldest first.
         """
-        channel = self._registry.discard(channel_id, self.polled_ns)
-        return [] if channel is None else channel.unanswered
+        channel = self.channels.get(channel_id)
+        if channel is not None:
+            channel.ended = ChannelState.LOCAL_CLOSE
+            self._close(channel, Closing.DISCARD)
+            return channel.unanswered
+        channel = self.closing.pop(channel_id, None)
+        if channel is None:
+            return []
+        self._finish(channel, notify=False)
+        return channel.unanswered
 
     def close(self) -> None:
         """Close every connection and the selector; an error is raised after all have been closed."""
-        ends: list[Callable[[], object]] = [partial(self.close_channel, each.id) for each in self._registry.all()]
+        ends: list[Callable[[], object]] = [partial(self.close_channel, each.id) for each in self.all_channels()]
         ends += [self._traffic.flush, self._waker.close, self._poller.close]
         close_all(*ends, *([] if self._metrics is None else [self._metrics.close]))
 
@@ -1327,7 +1092,48 @@ class Selector:
         """Close a forked child's copies of all descriptors; the parent's connections go on."""
         self._waker.abandon()
         self._poller.close()
-        self._registry.abandon()
+        for channel in self.all_channels():
+            channel.transport.abandon()
+        self.channels.clear()
+        self.closing.clear()
 
     def _close(self, channel: Channel, mode: Closing) -> None:
-        self._registry.close(channel, mode, self.polled_ns)
+        """End an open channel."""
+        self._poller.drop(channel)
+        if self.channels.pop(channel.id, None) is not None and channel.metrics is not None:
+            channel.metrics.connections -= 1
+        for events in (self.connected, self.prepared):
+            if channel.id in events:
+                events.remove(channel.id)
+        if mode is Closing.GRACEFUL and self._read_remaining(channel):
+            with channel.lock:
+                channel.begin_closing()
+            self.closing[channel.id] = channel
+        else:
+            self._finish(channel, notify=mode is not Closing.DISCARD)
+
+    def _read_remaining(self, channel: Channel) -> bool:
+        """Read one more frame of an ended connection; returns whether there was one, or one is still to be taken."""
+        if channel.state is not ChannelState.READY:
+            return False
+        if channel.connection.explicitly_muted or channel.has_completed_receive:
+            return True
+        try:
+            self._reader.read(channel, self.polled_ns)
+        except (OSError, EOFError, AuthenticationFailed):
+            return False
+        return channel.has_completed_receive
+
+    def _finish(self, channel: Channel, *, notify: bool) -> None:
+        self._reader.buffered.pop(channel, None)
+        if channel in self._immediate:
+            self._immediate.remove(channel)
+        self._expiry.forget(channel)
+        try:
+            channel.close()
+        except OSError as e:  # as in Kafka, it counts as closed, and costs no other connection
+            _log.warning("connection %s to %s could not be closed cleanly: %s", channel.id, channel.transport.remote, e)
+        finally:
+            self._traffic.closed(channel)
+            if notify:
+                self.disconnected[channel.id] = channel.disconnection

@@ -22,7 +22,6 @@ from channel.logs import get_logger
 from channel.threads import Startable, StoppableThread
 
 from . import sockets
-from .channel import MuteEvent
 from .frames import MemoryPool, Send
 from .selector import Selector
 
@@ -202,7 +201,7 @@ class ListeningSocket:
         change = self._server.selector.mute if paused else self._server.selector.unmute
         for connection in self.connections.values():
             # A connection with an unanswered request is muted; one that ended in the present poll has no channel.
-            if connection.receive is None and self._server.channel(connection) is not None:
+            if connection.receive is None and self._server.selector.channel(connection.id) is not None:
                 change(connection.id)
 
     def _close(self) -> None:
@@ -474,11 +473,10 @@ class SocketServer(StoppableThread, Startable):
 
     def _received(self, connection: AcceptedConnection, receive: Receive) -> None:
         assert receive.payload is not None
-        channel = self.channel(connection)
+        channel = self.selector.channel(connection.id)
         if channel is None:
             return
         self.selector.mute(connection.id)
-        channel.connection.handle_mute_event(MuteEvent.REQUEST_RECEIVED)
         if not connection.principal:
             connection.principal = principal_of(channel)
             self._without_request.pop(connection.id, None)
@@ -502,15 +500,8 @@ class SocketServer(StoppableThread, Startable):
     def read_next(self, connection: AcceptedConnection) -> None:
         """Read the next request of a connection, as the previous one is complete."""
         self._release(connection)
-        channel = self.channel(connection)
-        if channel is not None:
-            channel.connection.handle_mute_event(MuteEvent.RESPONSE_SENT)
-            if not connection.listener.paused:
-                self.selector.unmute(connection.id)
-
-    def channel(self, connection: AcceptedConnection) -> Channel | None:
-        """Return the channel of a connection, which may have ended with requests still to be read."""
-        return self.selector.channels.get(connection.id) or self.selector.closing_channel(connection.id)
+        if not connection.listener.paused and self.selector.channel(connection.id) is not None:
+            self.selector.unmute(connection.id)
 
     def _release(self, connection: AcceptedConnection) -> None:
         """Release a completed request: its bytes no longer count against the budget."""

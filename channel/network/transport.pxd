@@ -1,10 +1,7 @@
-cdef class SocketTransport:
+cdef class PlaintextTransport:
     cdef public object _sock
     cdef public bint _connected
     cdef public tuple local, remote, cipher_information
-
-
-cdef class PlaintextTransport(SocketTransport):
     cdef int _fd
 
     cpdef read_into(self, buffer)

@@ -1,4 +1,4 @@
-"""The transports below a channel: their base, and the plaintext transport; ``channel.network.tls`` has the other."""
+"""The plaintext transport below a channel, and the base of the other, which ``channel.network.tls`` has."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ IOV_MAX = os.sysconf("SC_IOV_MAX")
 """The number of buffers that the system takes in one call."""
 
 
-class SocketTransport:
-    """The base of all transports: a non-blocking byte stream over one socket, its connecting, and its addresses.
+class PlaintextTransport:
+    """A non-blocking byte stream over one socket, its connecting, and its addresses.
 
     Calls return at once; ``OSError`` means the connection is gone. ``read_into`` is called by the selector's thread
     alone. Everything that writes, and ``close``, is called under the channel's lock, by any thread: a transport whose
@@ -59,10 +59,14 @@ class SocketTransport:
         cipher_information: TLS's cipher suite and protocol by OpenSSL's names; None before the handshake, and without.
     """
 
-    __slots__ = ("_connected", "_sock", "cipher_information", "local", "remote")
+    __slots__ = ("_connected", "_fd", "_sock", "cipher_information", "local", "remote")
+
+    has_pending_writes = False
+    has_bytes_buffered = False
 
     def __init__(self, sock: socket.socket, *, connected: bool) -> None:
         self._sock = sock
+        self._fd = sock.fileno()
         self._connected = False
         self.local: Address = ("", 0)
         self.remote: Address = ("", 0)
@@ -96,19 +100,6 @@ class SocketTransport:
     def reset_on_close(self) -> None:
         """Make ``close`` end the connection by a reset, so that nothing more of it is delivered."""
         reset_on_close(self._sock)
-
-
-class PlaintextTransport(SocketTransport):
-    """The plaintext transport."""
-
-    __slots__ = ("_fd",)
-
-    has_pending_writes = False
-    has_bytes_buffered = False
-
-    def __init__(self, sock: socket.socket, *, connected: bool) -> None:
-        super().__init__(sock, connected=connected)
-        self._fd = sock.fileno()
 
     @property
     def ready(self) -> bool:

@@ -24,6 +24,7 @@ from channel.clock import SYSTEM_CLOCK, Clock
 from channel.errors import AuthenticationFailed
 from channel.logs import PeerLines, get_logger
 from channel.network import sockets
+from channel.network.recorder import GuardedRecorder
 from channel.network.sockets import Acceptor, OutOfDescriptors, Waker, configure, dial, listening_socket
 from channel.network.tls import TlsTransport
 from channel.network.transport import Address, PlaintextTransport, reset_on_close, socket_address
@@ -146,7 +147,7 @@ class Tap(Startable):
     ) -> None:
         if not mappings:
             raise ConfigurationError("nothing to relay: name at least one LISTEN=UPSTREAM")
-        self._recorder = _GuardedRecorder(recorder)
+        self._recorder = GuardedRecorder(recorder)
         self._tell = PeerLines(_log)
         self._listener_tls = listener_tls
         self._upstream_tls = upstream_tls
@@ -420,28 +421,6 @@ class Tap(Startable):
         except Exception:  # noqa: BLE001 - a fault in one connection must not end the others
             _log.exception("the connection of %s is ended", show_address(link.client_address))
             self._end(link, reset=True)
-
-
-class _GuardedRecorder:
-    """A recorder whose faults do not reach the connections: the first is logged and kept."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self.error: Exception | None = None
-        self.opened = self._guarded(recorder.opened)
-        self.record = self._guarded(recorder.record)
-        self.closed = self._guarded(recorder.closed)
-        self.flush = self._guarded(recorder.flush)
-
-    def _guarded(self, call: Callable[..., None]) -> Callable[..., None]:
-        def guarded(*arguments: Any) -> None:
-            try:
-                call(*arguments)
-            except Exception as e:  # noqa: BLE001 - a recorder may raise anything
-                if self.error is None:
-                    self.error = e
-                    _log.error("the recording is incomplete from now on, relaying goes on", exc_info=e)
-
-        return guarded
 
 
 def _serves(listening: socket.socket, address: Any) -> bool:

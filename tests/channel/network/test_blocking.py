@@ -65,13 +65,6 @@ def request(correlation_id=0):
     return ClientRequest(NODE.key, BodyRequest(4, 7, [b""]), correlation_id, 0, 1000)
 
 
-def test_readiness_is_asked_after_looking_at_what_has_happened(clock):
-    client = FakeClient(clock, becomes_ready)
-    assert network_client.is_ready(client, NODE)
-    assert client.timeouts == [0]
-    assert client.calls == ["poll"]
-
-
 @pytest.mark.conformance("NCU-02")
 def test_waiting_connects_once_and_ends_when_the_node_is_ready(clock):
     client = FakeClient(clock, [], [], becomes_ready)

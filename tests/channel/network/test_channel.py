@@ -1,11 +1,11 @@
-"""One connection: a send at a time, muting by its rules, an end that gives everything back."""
+"""One connection: a send at a time, an end that gives everything back."""
 
 import struct
 
 import pytest
 
 from channel.errors import AuthenticationFailed, IllegalState
-from channel.network.channel import Channel, ChannelState, KafkaConnection, MuteEvent, MuteState
+from channel.network.channel import Channel, ChannelState, KafkaConnection
 from channel.network.frames import MemoryPool, Send
 from channel.network.transport import EVENT_READ, EVENT_WRITE
 
@@ -91,59 +91,18 @@ def test_a_send_is_not_complete_while_its_transport_holds_encrypted_bytes():
     assert not channel.interest & EVENT_WRITE
 
 
-@pytest.mark.conformance("KCH-03")
-def test_a_muted_channel_is_read_again_only_when_nothing_is_due_any_more():
-    channel = channel_over(FakeTransport())
-    assert channel.connection.mute_state is MuteState.NOT_MUTED
-    channel.connection.mute()
-    assert channel.connection.mute_state is MuteState.MUTED
-    channel.connection.handle_mute_event(MuteEvent.REQUEST_RECEIVED)
-    assert channel.connection.mute_state is MuteState.MUTED_AND_RESPONSE_PENDING
-    channel.connection.handle_mute_event(MuteEvent.THROTTLE_STARTED)
-    assert channel.connection.mute_state is MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING
-    channel.connection.handle_mute_event(MuteEvent.RESPONSE_SENT)
-    assert channel.connection.mute_state is MuteState.MUTED_AND_THROTTLED
-    assert not channel.connection.maybe_unmute()
-    channel.connection.handle_mute_event(MuteEvent.THROTTLE_ENDED)
-    assert channel.connection.mute_state is MuteState.MUTED
-    assert channel.connection.maybe_unmute()
-    assert channel.connection.mute_state is MuteState.NOT_MUTED
-
-
-ALLOWED = {
-    (MuteState.MUTED, MuteEvent.REQUEST_RECEIVED),
-    (MuteState.MUTED_AND_RESPONSE_PENDING, MuteEvent.RESPONSE_SENT),
-    (MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING, MuteEvent.RESPONSE_SENT),
-    (MuteState.MUTED_AND_RESPONSE_PENDING, MuteEvent.THROTTLE_STARTED),
-    (MuteState.MUTED_AND_THROTTLED, MuteEvent.THROTTLE_ENDED),
-    (MuteState.MUTED_AND_THROTTLED_AND_RESPONSE_PENDING, MuteEvent.THROTTLE_ENDED),
-}
-
-
-@pytest.mark.parametrize("state", MuteState)
-@pytest.mark.parametrize("event", MuteEvent)
-def test_what_cannot_happen_to_a_channel_is_an_illegal_state(state, event):
-    channel = channel_over(FakeTransport())
-    channel.connection.mute_state = state
-    if (state, event) in ALLOWED:
-        channel.connection.handle_mute_event(event)
-    else:
-        with pytest.raises(IllegalState, match=event.value):
-            channel.connection.handle_mute_event(event)
-        assert channel.connection.mute_state is state
-
-
 def test_a_channel_mutes_itself_while_its_pool_has_nothing_and_gives_its_buffer_back_at_its_end():
-    pool = MemoryPool(10, 10, strict=True)
+    pool = MemoryPool(10, 10)
     held = pool.allocate(10)
     transport = FakeTransport(reads=(struct.pack(">i", 10), b"ab"))
     channel = channel_over(transport, pool=pool)
     channel.finish_connect()
     assert channel.read() == (4, None)
     assert channel.connection.muted
+    assert not channel.connection.explicitly_muted
     assert not channel.interest & EVENT_READ
     pool.release(held)
-    assert channel.connection.maybe_unmute()
+    channel.connection.muted = False
     assert channel.interest & EVENT_READ
     assert channel.read() == (2, None)
     assert pool.available == 0
@@ -197,6 +156,6 @@ def test_a_failed_authentication_is_the_channels_state_and_its_reason_is_kept():
     assert channel.interest == 0
     assert channel.state is ChannelState.AUTHENTICATION_FAILED
     assert "wrong password" in str(channel.authentication_error)
-    assert not channel.ready
+    assert not channel.connection.usable
     channel.close()
     assert authenticator.closed

@@ -269,6 +269,7 @@ def test_an_internal_requests_answer_goes_to_the_updater_alone(plain, selector, 
     assert updater.failures == [None]
 
 
+@pytest.mark.conformance("IFR-07")
 def test_a_request_that_expects_no_answer_completes_when_it_has_gone_out(plain, selector):
     make_ready(plain, selector)
     first = sends_request(plain)
@@ -299,6 +300,7 @@ def test_a_failing_callback_keeps_nobody_from_his_answer(plain, selector, update
     assert "mine" in caplog.text
 
 
+@pytest.mark.conformance("IFR-03")
 @pytest.mark.parametrize(
     ("payload", "error"),
     [
@@ -344,6 +346,7 @@ def test_versions_under_another_correlation_id_end_the_connection(client, select
     assert "does not tell its versions" in caplog.text
 
 
+@pytest.mark.conformance("IFR-04")
 def test_a_frame_that_nobody_asked_for_ends_the_connection(plain, selector, caplog):
     make_ready(plain, selector)
     selector.answers("0", 0, UPDATED)
@@ -774,7 +777,7 @@ def test_disconnecting_while_versions_are_asked_for_is_seen_by_nobody(client, se
     assert client.in_flight_count() == 0
 
 
-@pytest.mark.conformance("NWC-32")
+@pytest.mark.conformance("NWC-32", "IFR-01")
 def test_disconnecting_gives_the_requests_back_in_order_with_the_next_poll(plain, selector):
     make_ready(plain, selector)
     called = []
@@ -913,6 +916,7 @@ def test_a_client_that_is_being_closed_takes_nothing_any_more(client, selector, 
         client.poll(0)
 
 
+@pytest.mark.conformance("IFR-05")
 @given(st.lists(st.sampled_from(["send", "silent", "answer", "drop", "connect", "poll", "late"]), max_size=60))
 def test_every_request_that_was_taken_ends_exactly_once(script):
     clock = FakeClock()
@@ -937,7 +941,7 @@ def test_every_request_that_was_taken_ends_exactly_once(script):
         client.poll(0)
         if "0" not in selector.open:
             waiting.clear()
-    while "0" in selector.open or selector.closing_channel("0"):
+    while "0" in selector.open or selector.channel("0"):
         client.poll(0)
     client.poll(0)
     assert sorted(r.request.correlation_id for r in ended) == [r.correlation_id for r in taken]

@@ -149,14 +149,27 @@ def test_preparing_means_connecting_or_checking(states, clock):
     assert not states.is_preparing(NODE)
 
 
-@pytest.mark.parametrize("steps", [[], ["checking_api_versions"]])
-def test_the_back_off_doubles_until_the_node_is_ready_whether_or_not_it_connected(states, clock, steps):
+def ends_at_once(states, now):
+    states.disconnected(NODE, now)
+
+
+def ends_while_versions_are_asked_for(states, now):
+    states.checking_api_versions(NODE)
+    states.disconnected(NODE, now)
+
+
+def fails_to_authenticate(states, now):
+    states.authentication_failed(NODE, now, AuthenticationFailed("wrong password"))
+
+
+@pytest.mark.parametrize("end", [ends_at_once, ends_while_versions_are_asked_for, fails_to_authenticate])
+def test_the_back_off_doubles_until_the_node_is_ready_however_its_connection_ended(states, clock, end):
     now = clock.milliseconds
     for attempt in range(5):
         states.connecting(NODE, now(), HOST)
-        for step in steps:
-            getattr(states, step)(NODE)
-        states.disconnected(NODE, now())
+        assert states.connecting_nodes == {NODE}
+        end(states, now())
+        assert states.connecting_nodes == set()
         delay = states.connection_delay(NODE, now())
         assert delay == pytest.approx(min(BACKOFF * 2**attempt, BACKOFF_MAX), rel=0.2)
         assert delay <= BACKOFF_MAX
@@ -223,20 +236,6 @@ def test_a_failed_authentication_is_remembered_until_the_node_is_ready(states, c
     assert states.authentication_error(NODE) is error
     states.ready(NODE)
     assert states.authentication_error(NODE) is None
-
-
-def test_failed_authentications_are_backed_off_like_failed_connections(states, clock):
-    now = clock.milliseconds
-    for attempt in range(4):
-        states.connecting(NODE, now(), HOST)
-        assert states.connecting_nodes == {NODE}
-        states.authentication_failed(NODE, now(), AuthenticationFailed("wrong password"))
-        assert states.connecting_nodes == set()
-        assert not states.can_connect(NODE, now())
-        delay = states.connection_delay(NODE, now())
-        assert delay == pytest.approx(min(BACKOFF * 2**attempt, BACKOFF_MAX), rel=0.2)
-        clock.sleep(delay)
-        assert states.can_connect(NODE, now())
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_an_empty_frame_asks_no_pool():
 
 
 def test_a_frame_waits_for_memory_and_goes_on_when_there_is_some():
-    pool = MemoryPool(10, 10, strict=True)
+    pool = MemoryPool(10, 10)
     held = pool.allocate(10)
     reader = FrameReader(UNLIMITED, pool, Window())
     assert feed(reader, size(3)) == []
@@ -134,18 +134,6 @@ def test_frames_before_a_length_that_may_not_be_are_given_out_first():
     assert reader.next_frame() == b"bb"
     with pytest.raises(InvalidReceive, match="-5"):
         reader.next_frame()
-
-
-def test_many_small_frames_come_out_of_one_read():
-    reader, window = FrameReader(window=Window()), []
-    stream = b"".join(size(n) + bytes([n]) * n for n in range(100))
-    reader.into[: len(stream)] = stream
-    frame = reader.received(len(stream))
-    while frame is not None:
-        window.append(bytes(frame))
-        frame = reader.next_frame()
-    assert window == [bytes([n]) * n for n in range(100)]
-    assert reader.bytes_read == 0
 
 
 @windows

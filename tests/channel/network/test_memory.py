@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channel.errors import IllegalState
 from channel.network.frames import MemoryPool
 
 
@@ -60,20 +59,18 @@ def test_a_buffer_can_be_released_once():
         pool.release(buffer)
 
 
-def test_a_loose_pool_gives_while_anything_is_left_and_a_strict_one_only_what_is():
-    loose, strict = MemoryPool(10, 10), MemoryPool(10, 10, strict=True)
-    held = [pool.allocate(9) for pool in (loose, strict)]
-    assert strict.allocate(5) is None
-    more = loose.allocate(5)
+def test_a_pool_gives_while_anything_is_left():
+    pool = MemoryPool(10, 10)
+    held = pool.allocate(9)
+    more = pool.allocate(5)
     assert more is not None
-    assert loose.available == -4
-    assert loose.out_of_memory
-    assert loose.allocate(1) is None
-    loose.release(more)
-    assert not loose.out_of_memory
-    loose.release(held[0])
-    strict.release(held[1])
-    assert loose.available == strict.available == 10
+    assert pool.available == -4
+    assert pool.out_of_memory
+    assert pool.allocate(1) is None
+    pool.release(more)
+    assert not pool.out_of_memory
+    pool.release(held)
+    assert pool.available == 10
 
 
 def test_a_dropped_buffer_comes_back_and_is_an_error_in_the_log(caplog):
@@ -82,21 +79,11 @@ def test_a_dropped_buffer_comes_back_and_is_an_error_in_the_log(caplog):
     gc.collect()
     assert pool.available == 100
     assert [r.levelno for r in caplog.records] == [logging.ERROR]
-    pool.close()
 
 
-def test_a_pool_that_is_closed_misses_its_buffers():
-    pool = MemoryPool(100, 10)
-    buffer = pool.allocate(10)
-    with pytest.raises(IllegalState, match="1 buffers"):
-        pool.close()
-    pool.release(buffer)
-    pool.close()
-
-
-@given(st.lists(st.integers(1, 10)), st.booleans())
-def test_what_is_out_and_what_is_left_are_always_the_pool(sizes, strict):
-    pool = MemoryPool(30, 10, strict=strict)
+@given(st.lists(st.integers(1, 10)))
+def test_what_is_out_and_what_is_left_are_always_the_pool(sizes):
+    pool = MemoryPool(30, 10)
     held = []
     for size in sizes:
         buffer = pool.allocate(size)
@@ -104,7 +91,7 @@ def test_what_is_out_and_what_is_left_are_always_the_pool(sizes, strict):
             assert len(buffer) == size
             held.append(buffer)
         assert pool.available + sum(map(len, held)) == 30
-        assert pool.available > (-1 if strict else -10)
+        assert pool.available > -10
     for buffer in held:
         pool.release(buffer)
     assert pool.available == 30

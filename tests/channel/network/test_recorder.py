@@ -14,11 +14,7 @@ from hypothesis import strategies as st
 from network_peers import frame, until
 
 from channel.broker.cluster import EmbeddedCluster
-from channel.clock import SYSTEM_CLOCK
-from channel.network.channel import Channel, KafkaConnection
 from channel.network.recorder import PcapngRecorder
-from channel.network.selector import Traffic
-from channel.network.transport import PlaintextTransport
 from channel.send.encoded_requests import SingleRequest
 from channel.send.manager import ControllerChannelManager
 from channel.types import Broker, EndPoint
@@ -443,14 +439,6 @@ def test_of_an_authentication_the_recording_lacks_the_secret_alone(tmp_path, ver
         recorder.record("received", CLIENT, SERVER, NOW, [frame(got)])
     recorded = [bytes(each.payload) for each in frames(recorder.path, ports=[9092], apis=None)]
     assert recorded == [each.replace(b"hunter2", bytes(7)) for each in (sent, got)]
-
-
-def test_a_recorder_that_fails_on_one_thread_costs_no_request_of_another():
-    """Between the look at the recorder and its call another thread may have taken it away."""
-    one, other = socket.socketpair()
-    with one, other:
-        channel = Channel(KafkaConnection("1"), PlaintextTransport(one, connected=True), None)
-        Traffic(None, SYSTEM_CLOCK)._record("sent", channel, [b"out already"])
 
 
 @pytest.mark.parametrize("kind", ["file", "link", "dangling link", "folder"])

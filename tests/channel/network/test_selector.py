@@ -14,7 +14,7 @@ from channel.errors import AuthenticationFailed, IllegalState
 from channel.metrics import Metrics
 from channel.network.channel import ChannelState
 from channel.network.frames import MemoryPool, Send
-from channel.network.selector import Closing, Selector
+from channel.network.selector import Closing, Deadlines, Selector
 from channel.network.selector_metrics import SelectorMetrics
 from channel.network.tls import TlsTransport
 from channel.network.transport import EVENT_READ, EVENT_WRITE, PlaintextTransport
@@ -282,9 +282,9 @@ def test_a_name_is_given_to_one_connection(selector, server):
     assert echo(selector, "0", b"still there") == b"still there"
 
 
-@pytest.mark.conformance("SEL-14")
-def test_closing_goes_on_over_a_failure_and_then_raises_it(clock, server):
-    selector = Selector(clock=clock)
+@pytest.mark.conformance("SEL-14", "SEL-31")
+def test_closing_goes_on_over_a_failure_and_then_raises_it(clock, server, metrics):
+    selector = Selector(clock=clock, metrics=SelectorMetrics(metrics, "test"))
     connect(selector, server, "0", "1")
     first, second = selector.channels.get("0"), selector.channels.get("1")
     really = first.transport
@@ -294,6 +294,7 @@ def test_closing_goes_on_over_a_failure_and_then_raises_it(clock, server):
     assert first.closed
     assert second.closed
     assert not selector.channels
+    assert [(name.name, value) for name, value in metrics.read().items()] == [("connection-count", 0)]
     really.close()
 
 
@@ -327,11 +328,11 @@ def connects_at_once(monkeypatch):
 @pytest.mark.parametrize("poll_first", [True, False])
 def test_a_connection_that_stands_at_once_is_told_by_the_next_poll_and_leaves_nothing(selector, server, poll_first):
     selector.connect("0", server.address)
-    assert selector._registry.immediate
+    assert selector._immediate
     if poll_first:
         selector.poll(10_000)
         assert selector.connected == ["0"]
-        assert not selector._registry.immediate
+        assert not selector._immediate
         until(lambda: selector.channels["0"].connection.usable, step=lambda: selector.poll(1000))
         assert echo(selector, "0", b"works") == b"works"
     selector.close_channel("0")
@@ -340,8 +341,8 @@ def test_a_connection_that_stands_at_once_is_told_by_the_next_poll_and_leaves_no
 
 def assert_empty(selector):
     assert not selector.channels
-    assert not selector._registry.immediate
-    assert not selector._registry.closing
+    assert not selector._immediate
+    assert not selector.closing
     assert not selector._reader.buffered
     assert not selector.connected
     assert not selector.disconnected
@@ -356,12 +357,12 @@ def assert_empty(selector):
 def test_a_connection_that_cannot_be_registered_leaves_nothing(selector, server, monkeypatch, error, how):
     """The system knows its descriptor already, and must not go on watching it for whoever gets the number next."""
 
-    class Refusing:
-        def touch(self, channel_id, now):
+    class Refusing(Deadlines):
+        def add(self, channel, now):
             assert selector._poller.channels
             raise error
 
-    monkeypatch.setattr(selector._expiry, "idle", Refusing())
+    monkeypatch.setattr(selector._expiry, "idle", Refusing(IDLE_MS))
     client, accepted = accepted_pair()
     begin = {
         "connect": lambda: selector.connect("x", server.address),
@@ -386,7 +387,7 @@ def test_an_idle_connection_expires_also_with_answers_unread(selector, server, c
     clock.sleep(IDLE_MS + 1000)
     selector.poll(0)
     assert selector.channels.get("0") is None
-    assert selector.closing_channel("0") is None
+    assert selector.closing.get("0") is None
     assert channel.state is ChannelState.EXPIRED
     assert selector.disconnected["0"].state is ChannelState.EXPIRED
 
@@ -455,7 +456,7 @@ def test_a_frame_of_which_only_a_part_arrived_does_not_delay_the_end(selector, s
 
     until(lambda: selector.disconnected, step=step, what="the end")
     assert not received
-    assert selector.closing_channel("0") is None
+    assert selector.closing.get("0") is None
 
 
 @pytest.mark.conformance("SEL-27")
@@ -506,36 +507,23 @@ def test_the_connection_to_give_up_is_one_that_closes_or_the_one_used_longest_ag
         echo(selector, channel_id, b"use")
     assert selector.lowest_priority_channel().id == "2"
     channel = selector.channels.get("3")
-    selector._registry.closing["3"] = channel
+    selector.closing["3"] = channel
     assert selector.lowest_priority_channel().id == "3"
-    del selector._registry.closing["3"]
+    del selector.closing["3"]
     for channel_id in "01234":
         selector.close_channel(channel_id)
     assert selector.lowest_priority_channel() is None
 
 
-@pytest.mark.conformance("SEL-31")
 def test_a_connection_that_ends_with_unread_frames_is_closing_until_they_are_taken(selector, server, clock):
     connect(selector, server, "0")
     channel = pending_answers(selector, "0", 1)
     selector.mute("0")
-    selector._registry.close(channel, Closing.GRACEFUL, clock.nanoseconds())
-    assert (selector.channels.get("0"), selector.closing_channel("0")) == (None, channel)
+    selector._close(channel, Closing.GRACEFUL)
+    assert (selector.channels.get("0"), selector.closing.get("0")) == (None, channel)
     assert not channel.connection.usable
     assert selector.close_channel("0") == []
-    assert selector.closing_channel("0") is None
-
-
-def test_closing_removes_all_metrics_but_the_count_also_when_it_fails(clock, server, metrics):
-    selector = Selector(clock=clock, metrics=SelectorMetrics(metrics, "test"))
-    connect(selector, server, "0")
-    channel = selector.channels.get("0")
-    really = channel.transport
-    channel.transport = FailingClose(really)
-    with pytest.raises(RuntimeError, match="at closing"):
-        selector.close()
-    assert [(name.name, value) for name, value in metrics.read().items()] == [("connection-count", 0)]
-    really.close()
+    assert selector.closing.get("0") is None
 
 
 @pytest.mark.conformance("SEL-33")
@@ -598,7 +586,7 @@ def test_a_frame_above_the_limit_ends_its_connection_alone(clock, server, habits
 @pytest.mark.conformance("SSL-05")
 def test_connections_share_a_byte_budget_and_all_get_their_frames(clock, server, habits):
     """Also when the bytes of the second frame wait above the socket, where no event tells of them."""
-    pool = MemoryPool(900, 900, strict=True)
+    pool = MemoryPool(900, 900)
     selector = Selector(clock=clock, pool=pool, channel_builder=cipher_builder(**habits))
     connect(selector, server, "0", "1")
     for channel_id in "01":

@@ -205,7 +205,31 @@ def test_a_client_that_leaves_with_requests_unread_leaves_nothing(server):
         time.sleep(0.001)
     assert [bytes(request.payload) for request in taken] == [b"1", b"2", b"3"][: len(taken)]
     assert server.selector.channels == {}
-    assert server.selector._registry.closing == {}
+    assert server.selector.closing == {}
+
+
+@pytest.mark.conformance("KCH-03")
+def test_a_connection_is_read_again_only_when_its_request_is_answered_and_its_listener_goes_on(server):
+    taken = []
+    listener = server.listen(taken.append)
+
+    def assert_read(count):
+        for _ in range(3):
+            server.call(lambda: None)  # let it turn
+        assert len(taken) == count
+
+    with Peer(listener) as peer:
+        peer.send(b"1", b"2")
+        until(lambda: taken)
+        listener.pause()
+        listener.resume()
+        assert_read(1)
+        listener.pause()
+        taken[0].respond([b"answer"])
+        assert peer.receive() == b"answer"
+        assert_read(1)
+        listener.resume()
+        until(lambda: len(taken) == 2)
 
 
 def test_pausing_passes_over_a_connection_that_has_just_ended(server):

@@ -76,7 +76,7 @@ def test_a_byte_that_cannot_be_decrypted_yet_costs_one_look(selector, muted):
     selector._reader.buffered[channel] = None
     selector._progressed = True
     if muted:
-        channel.connection.mute()
+        channel.connection.muted = True
     selector.looks.clear()
     for number in range(100):
         echo(selector, "2", b"%d" % number)
