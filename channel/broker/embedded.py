@@ -99,12 +99,11 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Fetcher:
-    """A follower's fetch state: its leader, that leader's epoch, the topic id and the next offset."""
+    """A follower's fetch state: its leader, that leader's epoch and the topic id."""
 
     leader: int
     leader_epoch: int
     topic_id: bytes
-    offset: int = 0
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import crc32c
 
@@ -162,22 +162,6 @@ def read_batch(data: bytes | None) -> Batch:
     return Batch(0, count, -1, newest, data, producer_id, epoch, sequence)
 
 
-class _Appended(NamedTuple):
-    """The sequence numbers and the offsets of a producer's batch."""
-
-    first: int
-    last: int
-    base_offset: int
-    next_offset: int
-
-
-class _Producer(NamedTuple):
-    """An idempotent producer as a log knows it: its epoch, and its last batches in this epoch."""
-
-    epoch: int
-    batches: tuple[_Appended, ...]
-
-
 class RecordLog:
     """Batches in the order of their offsets; the oldest go once there are more bytes than the limit.
 
@@ -200,9 +184,10 @@ class RecordLog:
         self.end_offset = 0
         self.high_watermark = 0
         self.size = 0
-        self._producers: dict[int, _Producer] = {}  # the producer that wrote last is the last
+        # The last batches of each idempotent producer in its epoch, without their bytes; the last to write is the last.
+        self._producers: dict[int, tuple[Batch, ...]] = {}
 
-    def find_duplicate(self, batch: Batch) -> _Appended | None:
+    def find_duplicate(self, batch: Batch) -> Batch | None:
         """Return the batch that was appended when its producer sent it before; None if it is the producer's next.
 
         A log takes any sequence number of a producer that it does not know, as Kafka's does.
@@ -213,25 +198,24 @@ class RecordLog:
         known = self._producers.get(batch.producer_id) if batch.producer_id >= 0 else None
         if known is None:
             return None
-        who = f"producer {batch.producer_id} in epoch {batch.producer_epoch}"
-        if batch.producer_epoch < known.epoch:
-            raise RecordsRefused(ErrorCode.INVALID_PRODUCER_EPOCH, f"{who}; its epoch is {known.epoch}")
+        who, epoch = f"producer {batch.producer_id} in epoch {batch.producer_epoch}", known[-1].producer_epoch
+        if batch.producer_epoch < epoch:
+            raise RecordsRefused(ErrorCode.INVALID_PRODUCER_EPOCH, f"{who}; its epoch is {epoch}")
         expected = 0
-        if batch.producer_epoch == known.epoch:
-            for each in known.batches:
-                if (each.first, each.last) == (batch.base_sequence, batch.last_sequence):
+        if batch.producer_epoch == epoch:
+            for each in known:
+                if (each.base_sequence, each.count) == (batch.base_sequence, batch.count):
                     return each
-            expected = (known.batches[-1].last + 1) % _SEQUENCES
+            expected = (known[-1].last_sequence + 1) % _SEQUENCES
         if batch.base_sequence != expected:
             text = f"sequence number {batch.base_sequence} of {who}; the next is {expected}"
             raise RecordsRefused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
         return None
 
     def _note_producer(self, batch: Batch) -> None:
-        known = self._producers.pop(batch.producer_id, None)
-        kept = known.batches[1 - _KEPT_BATCHES :] if known is not None and known.epoch == batch.producer_epoch else ()
-        appended = _Appended(batch.base_sequence, batch.last_sequence, batch.base_offset, batch.next_offset)
-        self._producers[batch.producer_id] = _Producer(batch.producer_epoch, (*kept, appended))
+        known = self._producers.pop(batch.producer_id, ())
+        kept = [each for each in known[1 - _KEPT_BATCHES :] if each.producer_epoch == batch.producer_epoch]
+        self._producers[batch.producer_id] = (*kept, replace(batch, data=b""))
         if len(self._producers) > _MOST_PRODUCERS:
             del self._producers[next(iter(self._producers))]
 
@@ -515,7 +499,7 @@ class BrokerRecords:
                 self._store.serve(lambda end: self._fetch(request, end), answer, request.max_wait_ms)
             case ApiKey.LIST_OFFSETS:
                 with self._store.lock:
-                    response = self._list_offsets(request, context.version)
+                    response = _listed(request, partial(self._find, context.version))
                 answer(response)
             case ApiKey.FIND_COORDINATOR:
                 answer(self._coordinators(context, request))
@@ -556,20 +540,8 @@ class BrokerRecords:
                     ]
                 )
             case ApiKey.LIST_OFFSETS:
-                return messages.ListOffsetsResponse(
-                    topics=[
-                        messages.ListOffsetsTopicResponse(
-                            name=topic.name,
-                            partitions=[
-                                messages.ListOffsetsPartitionResponse(
-                                    partition_index=part.partition_index, error_code=code
-                                )
-                                for part in topic.partitions
-                            ],
-                        )
-                        for topic in request.topics
-                    ]
-                )
+                offset = messages.ListOffsetsPartitionResponse
+                return _listed(request, lambda _, part: offset(partition_index=part.partition_index, error_code=code))
             case ApiKey.FIND_COORDINATOR:
                 return self._coordinators(context, request, code, message)
             case ApiKey.JOIN_GROUP:
@@ -658,7 +630,7 @@ class BrokerRecords:
             raise RecordsRefused(ErrorCode.NOT_ENOUGH_REPLICAS, text)
         log = replica.log
         batch = read_batch(records)
-        appended: _Appended | Batch | None = log.find_duplicate(batch)
+        appended = log.find_duplicate(batch)
         if appended is None:
             appended = batch.at(log.end_offset, replica.leader_epoch)
             self._store.append(tp, log, appended)
@@ -717,17 +689,7 @@ class BrokerRecords:
             data.records = b"".join(batch.data for batch in batches)
         return data
 
-    def _list_offsets(self, request: Any, version: int) -> Any:
-        return messages.ListOffsetsResponse(
-            topics=[
-                messages.ListOffsetsTopicResponse(
-                    name=topic.name, partitions=[self._find(topic.name, part, version) for part in topic.partitions]
-                )
-                for topic in request.topics
-            ]
-        )
-
-    def _find(self, topic: str, part: Any, version: int) -> messages.ListOffsetsPartitionResponse:
+    def _find(self, version: int, topic: str, part: Any) -> messages.ListOffsetsPartitionResponse:
         result = messages.ListOffsetsPartitionResponse(partition_index=part.partition_index)
         tp = TopicPartition(topic, part.partition_index)
         result.error_code, replica = self._leader(tp, part.current_leader_epoch)
@@ -749,12 +711,23 @@ class BrokerRecords:
         return result
 
 
-guards_calls(BrokerRecords, "_store.lock", "_append", "_leader", "_list_offsets")
+guards_calls(BrokerRecords, "_store.lock", "_append", "_find", "_leader")
 
 
 def _fetched(partition: int, code: int) -> messages.PartitionData:
     return messages.PartitionData(
         partition_index=partition, error_code=code, high_watermark=-1, aborted_transactions=None, records=b""
+    )
+
+
+def _listed(
+    request: Any, find: Callable[[str, Any], messages.ListOffsetsPartitionResponse]
+) -> messages.ListOffsetsResponse:
+    return messages.ListOffsetsResponse(
+        topics=[
+            messages.ListOffsetsTopicResponse(name=t.name, partitions=[find(t.name, part) for part in t.partitions])
+            for t in request.topics
+        ]
     )
 
 
