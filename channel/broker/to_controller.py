@@ -167,13 +167,10 @@ class NodeToControllerChannel:
         Raises:
             IllegalState: The thread has not been started or has ended, or this channel is closed.
         """
-        why = "its channel is closed" if self._closed else self._thread.refusal
-        if why is None:
-            item = _Item(builder, on_complete, on_timeout, self._thread.client.clock.milliseconds())
-            if self._thread.enqueue(self, item):
-                return
-            why = self._thread.refusal
-        raise IllegalState(f"broker {self.broker_id} cannot ask its controller: {why}")
+        item = _Item(builder, on_complete, on_timeout, self._thread.client.clock.milliseconds())
+        refusal = "its channel is closed" if self._closed else self._thread.enqueue(self, item)
+        if refusal is not None:
+            raise IllegalState(f"broker {self.broker_id} cannot ask its controller: {refusal}")
 
     def close(self) -> None:
         """Drop all requests, queued and in flight, without any callback, and end the connection."""
@@ -308,7 +305,6 @@ class NodeToControllerThread(StoppableThread):
     Attributes:
         client: The client, which may be replaced between two polls; other threads may only wake it.
         unsent: The requests that wait for their connections, with their destinations; for this thread alone.
-        is_serving: Whether requests can be queued: from the start until the thread has ended, whatever ended it.
         error: The error that has ended the thread: its owner ends the process, as Kafka does.
     """
 
@@ -332,7 +328,7 @@ class NodeToControllerThread(StoppableThread):
         self._reconnect_backoff_max_ms = reconnect_backoff_max_ms
         self.client = self.new_client(controller)
         self.unsent: dict[NodeToControllerChannel, tuple[Node, ClientRequest]] = {}
-        self.is_serving = self._is_over = False
+        self._is_over = False
         self._is_for_zookeeper = controller.is_zookeeper
         self._channels: dict[int, NodeToControllerChannel] = {}
         self._waiting: dict[NodeToControllerChannel, None] = {}  # channels with queued requests
@@ -365,19 +361,18 @@ class NodeToControllerThread(StoppableThread):
 
     # ---- for any thread
 
-    def start(self) -> None:
-        """Begin to serve; requests can be queued from now on."""
-        super().start()
-        self.is_serving = not self._is_over
-
     @property
-    def refusal(self) -> str | None:
+    def is_serving(self) -> bool:
+        """Whether requests can be queued: from the start until the thread has ended, whatever ended it."""
+        return self._refusal() is None
+
+    def _refusal(self) -> str | None:
         """Why no request can be queued, None if one can."""
         if self.error is not None:
             return f"{self.name} was ended by an error: {str(self.error) or type(self.error).__name__}"
         if self._is_over:
             return f"{self.name} has ended"
-        return None if self.is_serving else "the thread has not been started"
+        return None if self._was_started else "the thread has not been started"
 
     def channel(self, broker_id: int, provider: ControllerProvider, retry_timeout_ms: int) -> NodeToControllerChannel:
         """Make a broker's channel; the broker's earlier channel, if there is one, is closed."""
@@ -387,15 +382,15 @@ class NodeToControllerThread(StoppableThread):
         made = self._channels[broker_id] = NodeToControllerChannel(self, broker_id, provider, retry_timeout_ms)
         return made
 
-    def enqueue(self, channel: NodeToControllerChannel, item: _Item) -> bool:
-        """Queue a request of a channel; false if the thread has ended meanwhile."""
+    def enqueue(self, channel: NodeToControllerChannel, item: _Item) -> str | None:
+        """Queue a request of a channel; returns why it cannot be queued, None if it was."""
         with self._lock:
-            if self._is_over:
-                return False
-            channel.append(item)
-            self._waiting[channel] = None
+            refusal = self._refusal()
+            if refusal is None:
+                channel.append(item)
+                self._waiting[channel] = None
         self.client.wakeup()
-        return True
+        return refusal
 
     def attend(self, channel: NodeToControllerChannel, *, wakes: bool = True) -> None:
         """Note that a channel has queued requests; a retry must not wake the thread, whose poll waits for back-off."""
@@ -524,7 +519,7 @@ class NodeToControllerThread(StoppableThread):
     def ended(self) -> None:
         """End all requests that wait, refuse new ones, and close the client."""
         with self._lock:
-            self._is_over, self.is_serving = True, False
+            self._is_over = True
             waiting = list(self._channels.values())
         error = self.error or IllegalState(f"{self.name} has ended")
         if self.error is not None:

@@ -81,7 +81,7 @@ class Thread(NodeToControllerThread):
         self._scripted = client
         nobody = ControllerInformation(None, "PLAINTEXT")
         super().__init__("test-send-thread", "alter-partition", ChannelConfig(), SecurityConfig(), nobody)
-        self.is_serving = True
+        self._refusal = lambda: None
 
     def new_client(self, information):
         return self._scripted

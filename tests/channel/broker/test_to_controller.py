@@ -67,7 +67,7 @@ class Channels:
         self.networks: list[ScriptedSelector] = []
         self.versions: dict[str, NodeApiVersions] = {}
         self.thread = ScriptedThread(self._new_client, information)
-        self.thread.is_serving = True
+        self.thread._refusal = lambda: None
         self.channel = self.thread.channel(5, lambda: self.information, retry_timeout_ms)
         self.completed: list = []
         self.timeouts = 0
