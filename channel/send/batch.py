@@ -24,7 +24,7 @@ from kproto.messages import LeaderAndIsrPartitionState
 from kproto.types import TopicPartition
 
 from . import messages
-from .encoded_requests import ControlRequest, ListenerNotExpressible, SharedRequest, SingleRequest, UnwritableRequest
+from .encoded_requests import ControlRequest, ListenerNotExpressible, SharedRequest, SingleRequest
 from .messages import MetadataColumns
 from .state_change_log import StateChangeLog
 
@@ -285,10 +285,7 @@ class RequestBatch:
             shared, error = self._update_metadata_body(context, epoch)
             callback, send = self._update_metadata_callback, self._sender.send_request
             for broker_id in targets:
-                request: ControlRequest = SharedRequest(shared, epoch, live[broker_id])
-                if error is not None:
-                    request = UnwritableRequest(request, error)
-                send(broker_id, request, callback(broker_id))
+                send(broker_id, SharedRequest(shared, epoch, live[broker_id], error), callback(broker_id))
                 self._update_metadata_brokers.discard(broker_id)
         self._update_metadata_brokers.clear()
         self._all_added_at = -1

@@ -201,53 +201,38 @@ class SharedRequest(ControlRequest):
     Args:
         shared: The body that the requests share.
         broker_epoch: This broker's epoch.
+        error: Why the request's own version cannot express it, if ``shared`` is in another version, for readers alone:
+            every attempt to send it fails, as in Kafka.
     """
 
-    __slots__ = ("_pieces",)
+    __slots__ = ("_error", "_pieces", "_version")
 
-    def __init__(self, shared: SharedBody, controller_epoch: int, broker_epoch: int) -> None:
+    def __init__(
+        self,
+        shared: SharedBody,
+        controller_epoch: int,
+        broker_epoch: int,
+        error: ListenerNotExpressible | None = None,
+    ) -> None:
         self.api_key = shared.api_key
-        self.oldest_version = self.latest_version = shared.version
+        self.oldest_version = self.latest_version = shared.version if error is None else error.version
         self.controller_epoch = controller_epoch
         self.broker_epoch = broker_epoch
+        self._error = error
+        self._version = shared.version
         self._pieces = shared.pieces(broker_epoch)
 
     @property
     def message(self) -> Any:
         """The message, decoded from the body."""
-        return decode_request(self.api_key, self.latest_version, b"".join(self._pieces))
+        return decode_request(self.api_key, self._version, b"".join(self._pieces))
 
     def build(self, version: int) -> Sequence[Bytes]:
-        """Return the broker's own first piece, and the pieces that all brokers share."""
-        return self._pieces
-
-
-class UnwritableRequest(ControlRequest):
-    """An UpdateMetadata request that its version cannot express: every attempt to send it fails, as in Kafka.
-
-    Args:
-        readable: The same request in a version that can express it.
-    """
-
-    __slots__ = ("_error", "_readable")
-
-    def __init__(self, readable: ControlRequest, error: ListenerNotExpressible) -> None:
-        self.api_key = readable.api_key
-        self.oldest_version = self.latest_version = error.version
-        self.controller_epoch = readable.controller_epoch
-        self.broker_epoch = readable.broker_epoch
-        self._readable = readable
-        self._error = error
-
-    @property
-    def message(self) -> Any:
-        """The message, decoded from the version that can express it."""
-        return self._readable.message
-
-    def build(self, version: int) -> Sequence[Bytes]:
-        """Fail.
+        """Return the broker's own first piece, and the pieces that all brokers share.
 
         Raises:
-            ListenerNotExpressible: Always.
+            ListenerNotExpressible: The version cannot express the request.
         """
-        raise self._error.with_traceback(None)
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        return self._pieces

@@ -22,12 +22,14 @@ from channel.errors import BrokerNotAvailable, ClientClosed, Disconnected, Illeg
 from channel.metrics import Metrics
 from channel.network.request import ClientRequest, ClientResponse
 from channel.send import manager as channel_manager
-from channel.send.encoded_requests import ControlRequest, ListenerNotExpressible, SingleRequest, UnwritableRequest
+from channel.send.encoded_requests import ControlRequest, ListenerNotExpressible, SharedRequest, SingleRequest
 from channel.send.manager import GROUP, ControllerChannelManager
 from channel.send.send_thread import BrokerRequests, DroppedRequest, Outcome, RequestSendThread
 from channel.types import Broker, EndPoint, Node
 from kproto.api import ApiKey
+from kproto.codec import encode
 from kproto.errors import ConfigurationError, OutOfRange
+from kproto.fanout import SharedBody
 from kproto.messages import UpdateMetadataRequest, UpdateMetadataResponse
 
 BROKER = Broker(1, (EndPoint("127.0.0.1", 1),))
@@ -449,7 +451,8 @@ def test_a_request_whose_version_cannot_name_a_listener_is_retried_and_holds_up_
 ) -> None:
     first, second, answered = scripted(), scripted(), []
     manager = make(first.broker(1), second.broker(2))
-    unwritable = UnwritableRequest(request(1), ListenerNotExpressible(2, 1, "REPLICATION"))
+    body = SharedBody(ApiKey.UPDATE_METADATA, 8, (encode(request(1).message, 8),))
+    unwritable = SharedRequest(body, 5, 1, ListenerNotExpressible(2, 1, "REPLICATION"))
     manager.send_request(1, unwritable, answered.append)
     manager.send_request(1, request(2), answered.append)
     until(lambda: caplog.text.count("cannot name listener REPLICATION of broker 1") >= 3)
