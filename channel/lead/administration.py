@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from base64 import b64encode
-from collections import Counter
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -13,11 +13,8 @@ from urllib.parse import quote
 from channel.errors import (
     BadVersion,
     BrokerNotAvailable,
-    ControllerMoved,
-    IllegalState,
     NodeExists,
     NodeTooLarge,
-    SessionExpired,
     StaleBrokerEpoch,
 )
 from channel.logs import get_logger
@@ -36,8 +33,10 @@ from .new_topics import (
     ReplicaBrokers,
     RequestRejected,
     added_partitions,
-    check_named_once,
+    create_partitions,
     new_topics,
+    rejection,
+    topics_to_delete,
 )
 from .topic_settings import check_topic_settings
 from .zookeeper_store import raise_error
@@ -304,15 +303,9 @@ class Administration:
     # ---- CreatePartitions
 
     def _create_partitions(self, request: Any) -> Any:
-        asked = Counter(topic.name for topic in request.topics)
-        results = []
-        for topic in {each.name: each for each in request.topics}.values():
-            error = _rejection(self._add_partitions, topic, asked[topic.name], request.validate_only)
-            results.append(messages.CreatePartitionsTopicResult(name=topic.name, **error))
-        return messages.CreatePartitionsResponse(results=results)
+        return create_partitions(request, partial(self._add_partitions, request.validate_only))
 
-    def _add_partitions(self, topic: Any, times: int, validate_only: bool) -> None:
-        check_named_once(times)
+    def _add_partitions(self, validate_only: bool, topic: Any) -> None:
         name, context = topic.name, self._context
         found = self._store.read_assignments([name]).get(name) if name in context.all_topics else None
         if found is None or name in context.topics_to_be_deleted:
@@ -333,36 +326,22 @@ class Administration:
     # ---- DeleteTopics
 
     def _delete_topics(self, request: Any) -> Any:
-        wanted: list[tuple[str | None, Uuid]] = [(name, bytes(16)) for name in request.topic_names]
-        wanted += [(topic.name, topic.topic_id) for topic in request.topics]
         results = []
-        markers: dict[str, Operation] = {}
-        for asked_name, topic_id in wanted:
-            name = self._context.topic_name(topic_id) if asked_name is None else asked_name
-            try:
-                known = self._deletable(name, by_id=asked_name is None)
-            except RequestRejected as e:
-                results.append(
-                    messages.DeletableTopicResult(name=name, topic_id=topic_id, error_code=e.code, error_message=str(e))
-                )
-                continue
-            markers[known] = Create(f"{znodes.ADMIN_DELETE_TOPICS}/{known}")
-            found = self._context.topic_ids.get(known, bytes(16))
-            results.append(messages.DeletableTopicResult(name=known, topic_id=found))
-        marked = fenced_together(self._session, self._store.fence, [[each] for each in markers.values()])
-        for outcome in marked:
+        markers: dict[str, list[Operation]] = {}
+        for name, result in topics_to_delete(request, self._context):
+            results.append(result)
+            if name is None:
+                result.error_message = "there is no such topic"
+            elif not self._config.delete_topic_enable:
+                result.error_code = ErrorCode.TOPIC_DELETION_DISABLED
+                result.error_message = "delete.topic.enable is false"
+            else:
+                result.topic_id = self._context.topic_ids.get(name, bytes(16))
+                markers[name] = [Create(f"{znodes.ADMIN_DELETE_TOPICS}/{name}")]
+        for outcome in fenced_together(self._session, self._store.fence, list(markers.values())):
             raise_error(outcome, NodeExists)
         self._deletions.process_topic_deletion()
         return messages.DeleteTopicsResponse(responses=results)
-
-    def _deletable(self, name: str | None, *, by_id: bool) -> str:
-        """Return the name of a topic that may be deleted."""
-        if name is None or name not in self._context.all_topics:
-            code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise RequestRejected(code, "there is no such topic")
-        if not self._config.delete_topic_enable:
-            raise RequestRejected(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-        return name
 
     # ---- producer ids
 
@@ -493,7 +472,7 @@ class Administration:
         for each in (*request.deletions, *request.upsertions):
             users.setdefault(each.name, []).append(each)
         results = [
-            messages.AlterUserScramCredentialsResult(user=user, **_rejection(self._alter_credentials_of, user, changes))
+            messages.AlterUserScramCredentialsResult(user=user, **rejection(self._alter_credentials_of, user, changes))
             for user, changes in users.items()
         ]
         return messages.AlterUserScramCredentialsResponse(results=results)
@@ -528,7 +507,7 @@ class Administration:
             messages.AlterConfigsResourceResponse(
                 resource_type=each.resource_type,
                 resource_name=each.resource_name,
-                **_rejection(self._alter_config, each, request.validate_only),
+                **rejection(self._alter_config, each, request.validate_only),
             )
             for each in request.resources
         ]
@@ -585,24 +564,6 @@ def _altered(
         leader_recovery_state=state.recovery_state,
         partition_epoch=state.partition_epoch,
     )
-
-
-def _rejection(action: Callable[..., object], *args: object) -> dict[str, Any]:
-    """Carry out a part of a request; the error code and the message that answer it.
-
-    Raises:
-        ControllerMoved, SessionExpired, IllegalState: No part can be carried out any more.
-    """
-    try:
-        action(*args)
-    except RequestRejected as e:
-        return {"error_code": e.code, "error_message": str(e)}
-    except (ControllerMoved, SessionExpired, IllegalState):
-        raise
-    except Exception:  # noqa: BLE001 - as in Kafka, the other parts are carried out all the same
-        _log.exception("a part of a request failed")
-        return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR, "error_message": None}
-    return {"error_code": ErrorCode.NONE, "error_message": None}
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> Iterator[tuple[str, list[TopicPartition]]]:

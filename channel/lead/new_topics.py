@@ -7,13 +7,21 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from channel.errors import ControllerMoved, IllegalState, SessionExpired
+from channel.logs import get_logger
 from channel.types import is_topic_name
+from kproto import messages
 from kproto.error_codes import ErrorCode
+from kproto.types import ZERO_UUID
 
 from .topic_settings import check_topic_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Mapping, Sequence, Set
+    from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence, Set
+
+    from channel.send.context import ControllerContext
+
+_log = get_logger(__name__)
 
 
 class RequestRejected(Exception):
@@ -146,6 +154,57 @@ def added_partitions(topic: Any, known: Sequence[Sequence[int]], brokers: Replic
         text = f"{factor} replicas, and {len(storing)} live brokers"
         raise RequestRejected(ErrorCode.INVALID_REPLICATION_FACTOR, text)
     return place_replicas(storing, new, factor, first=leader if leader in storing else None)
+
+
+def create_partitions(request: Any, add: Callable[[Any], object]) -> messages.CreatePartitionsResponse:
+    """Answer a CreatePartitions request; ``add`` takes each topic, and may reject it."""
+    asked = Counter(topic.name for topic in request.topics)
+
+    def add_once(topic: Any) -> None:
+        check_named_once(asked[topic.name])
+        add(topic)
+
+    topics = {each.name: each for each in request.topics}.values()
+    return messages.CreatePartitionsResponse(
+        results=[
+            messages.CreatePartitionsTopicResult(name=topic.name, **rejection(add_once, topic)) for topic in topics
+        ]
+    )
+
+
+def topics_to_delete(
+    request: Any, context: ControllerContext
+) -> Iterator[tuple[str | None, messages.DeletableTopicResult]]:
+    """Yield the name and the answer of each topic of a DeleteTopics request; None and an error for an unknown topic.
+
+    Each topic is looked up as late as that: a caller may delete one before it takes the next.
+    """
+    asked = [(name, ZERO_UUID) for name in request.topic_names] + [(t.name, t.topic_id) for t in request.topics]
+    for given, topic_id in asked:
+        name = context.topic_name(topic_id) if given is None else given
+        result = messages.DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
+        if name not in context.all_topics:
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID if given is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            name, result.error_code = None, unknown
+        yield name, result
+
+
+def rejection(action: Callable[..., object], *args: object) -> dict[str, Any]:
+    """Carry out a part of a request; the error code and the message that answer it.
+
+    Raises:
+        ControllerMoved, SessionExpired, IllegalState: No part can be carried out any more.
+    """
+    try:
+        action(*args)
+    except RequestRejected as e:
+        return {"error_code": e.code, "error_message": str(e)}
+    except (ControllerMoved, SessionExpired, IllegalState):
+        raise
+    except Exception:  # noqa: BLE001 - as in Kafka, the other parts are carried out all the same
+        _log.exception("a part of a request failed")
+        return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR, "error_message": None}
+    return {"error_code": ErrorCode.NONE, "error_message": None}
 
 
 def check_topic_name(name: str, topics: Container[str], alike: Mapping[str, str]) -> None:

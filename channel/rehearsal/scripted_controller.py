@@ -17,7 +17,6 @@ ones or real ones.
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, Self
 
@@ -32,10 +31,11 @@ from channel.lead.new_topics import (
     ReplicaBrokers,
     RequestRejected,
     added_partitions,
-    check_named_once,
     check_topic_name,
+    create_partitions,
     name_in_metrics,
     new_topics,
+    topics_to_delete,
 )
 from channel.locks import guards_calls, new_reentrant_lock
 from channel.logs import bounded, get_logger
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
 
     from channel.broker.hooks import RequestContext
     from channel.network.recorder import Recorder
-    from kproto.types import Uuid
 
     from .journal import SentRequest
 
@@ -692,9 +691,6 @@ class AdministratorAnswers:
     def _brokers(self) -> ReplicaBrokers:
         return ReplicaBrokers(dict.fromkeys(sorted(self._controller.context.live_broker_ids)))
 
-    def _names(self) -> dict[Uuid, str]:
-        return {topic_id: name for name, topic_id in self._controller.context.topic_ids.items()}
-
     def _create_topics(self, request: Any) -> Any:
         controller = self._controller
         results = {}
@@ -713,47 +709,31 @@ class AdministratorAnswers:
         return messages.CreateTopicsResponse(topics=list(results.values()))
 
     def _create_partitions(self, request: Any) -> Any:
-        controller = self._controller
-        asked = Counter(topic.name for topic in request.topics)
-        results = {}
+        controller, context = self._controller, self._controller.context
+
+        def add(topic: Any) -> None:
+            known = [
+                context.partition_replica_assignment(tp) for tp in sorted(context.partitions_for_topic(topic.name))
+            ]
+            added = added_partitions(topic, known, self._brokers())
+            if not request.validate_only:
+                controller.add_partitions(topic.name, topic.count, assignment=list(added.values()))
+
         with controller.deciding:
-            for topic in {each.name: each for each in request.topics}.values():
-                results[topic.name] = result = messages.CreatePartitionsTopicResult(name=topic.name, error_message=None)
-                known = [
-                    controller.context.partition_replica_assignment(tp)
-                    for tp in sorted(controller.context.partitions_for_topic(topic.name))
-                ]
-                try:
-                    check_named_once(asked[topic.name])
-                    added = added_partitions(topic, known, self._brokers())
-                except RequestRejected as e:
-                    result.error_code, result.error_message = e.code, str(e)
-                    continue
-                if not request.validate_only:
-                    controller.add_partitions(topic.name, topic.count, assignment=list(added.values()))
-        return messages.CreatePartitionsResponse(results=list(results.values()))
+            return create_partitions(request, add)
 
     def _delete_topics(self, request: Any) -> Any:
-        controller = self._controller
-        wanted = [(name, bytes(16)) for name in request.topic_names]
-        wanted += [(topic.name, topic.topic_id) for topic in request.topics]
-        results = []
+        controller, results = self._controller, []
         with controller.deciding:
-            names = self._names()
-            for asked, topic_id in wanted:
-                name = names.get(topic_id) if asked is None else asked
-                result = messages.DeletableTopicResult(name=name, topic_id=topic_id, error_message=None)
+            for name, result in topics_to_delete(request, controller.context):
                 results.append(result)
-                if name is None or name not in controller.context.all_topics:
-                    by_id = asked is None
-                    result.error_code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                    continue
-                result.topic_id = controller.context.topic_ids.get(name, topic_id)
-                controller.delete_topic(name)
+                if name is not None:
+                    result.topic_id = controller.context.topic_ids[name]
+                    controller.delete_topic(name)
         return messages.DeleteTopicsResponse(responses=results)
 
 
-guards_calls(AdministratorAnswers, "_controller.deciding", "_alike", "_brokers", "_names")
+guards_calls(AdministratorAnswers, "_controller.deciding", "_alike", "_brokers")
 
 
 # ---- rules -----------------------------------------------------------------------------------------------------------
