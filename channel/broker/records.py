@@ -499,7 +499,7 @@ class BrokerRecords:
                 self._store.serve(lambda end: self._fetch(request, end), answer, request.max_wait_ms)
             case ApiKey.LIST_OFFSETS:
                 with self._store.lock:
-                    response = _listed(request, partial(self._find, context.version))
+                    response = self._list_offsets(request, context.version)
                 answer(response)
             case ApiKey.FIND_COORDINATOR:
                 answer(self._coordinators(context, request))
@@ -689,6 +689,9 @@ class BrokerRecords:
             data.records = b"".join(batch.data for batch in batches)
         return data
 
+    def _list_offsets(self, request: Any, version: int) -> Any:
+        return _listed(request, partial(self._find, version))
+
     def _find(self, version: int, topic: str, part: Any) -> messages.ListOffsetsPartitionResponse:
         result = messages.ListOffsetsPartitionResponse(partition_index=part.partition_index)
         tp = TopicPartition(topic, part.partition_index)
@@ -711,7 +714,7 @@ class BrokerRecords:
         return result
 
 
-guards_calls(BrokerRecords, "_store.lock", "_append", "_find", "_leader")
+guards_calls(BrokerRecords, "_store.lock", "_append", "_leader", "_list_offsets")
 
 
 def _fetched(partition: int, code: int) -> messages.PartitionData:

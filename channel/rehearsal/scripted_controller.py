@@ -715,11 +715,12 @@ class AdministratorAnswers:
             known = [
                 context.partition_replica_assignment(tp) for tp in sorted(context.partitions_for_topic(topic.name))
             ]
-            added = added_partitions(topic, known, self._brokers())
+            added = added_partitions(topic, known, brokers)
             if not request.validate_only:
                 controller.add_partitions(topic.name, topic.count, assignment=list(added.values()))
 
         with controller.deciding:
+            brokers = self._brokers()
             return create_partitions(request, add)
 
     def _delete_topics(self, request: Any) -> Any:
@@ -728,12 +729,15 @@ class AdministratorAnswers:
             for name, result in topics_to_delete(request, controller.context):
                 results.append(result)
                 if name is not None:
-                    result.topic_id = controller.context.topic_ids[name]
-                    controller.delete_topic(name)
+                    self._delete(name, result)
         return messages.DeleteTopicsResponse(responses=results)
 
+    def _delete(self, name: str, result: messages.DeletableTopicResult) -> None:
+        result.topic_id = self._controller.context.topic_ids[name]
+        self._controller.delete_topic(name)
 
-guards_calls(AdministratorAnswers, "_controller.deciding", "_alike", "_brokers")
+
+guards_calls(AdministratorAnswers, "_controller.deciding", "_alike", "_brokers", "_delete")
 
 
 # ---- rules -----------------------------------------------------------------------------------------------------------
