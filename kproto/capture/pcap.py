@@ -36,19 +36,32 @@ _MOST_CHAINS: Final = 4096
 """The most chains that are followed side by side after damage."""
 
 
-class PcapReader:
-    """Bytes of a pcap file -> packets, each as soon as it is whole; does no I/O.
+class FileReader:
+    """What reads the packets of a file, of either format: its bytes that are not read yet, and their place.
 
     Args:
         summary: Damage is noted there.
+        need: The bytes that are needed to begin.
+
+    Attributes:
+        context: Blocks so far that later ones depend on: section headers, interfaces, packets without a time.
+        read_to: Where in the file the packets that were read whole end; set where reading begins behind others.
     """
 
-    def __init__(self, summary: CaptureSummary) -> None:
+    def __init__(self, summary: CaptureSummary, need: int) -> None:
         self._summary = summary
         self._parts: list[bytes] = []  # unread bytes in pieces, and their number
         self._size = 0
-        self._need = _FILE_HEADER  # unread bytes that are needed to go on
-        self._offset = 0  # the first unread byte's offset in the file
+        self._need = need  # unread bytes that are needed to go on
+        self.context: int = 0
+        self.read_to: int = 0
+
+
+class PcapReader(FileReader):
+    """Bytes of a pcap file -> packets, each as soon as it is whole; does no I/O."""
+
+    def __init__(self, summary: CaptureSummary) -> None:
+        super().__init__(summary, _FILE_HEADER)
         self._record = struct.Struct("<IIII")
         self._link = 0
         self._scale = 1000
@@ -58,15 +71,6 @@ class PcapReader:
         self._reason = ""
         self.properties: tuple[object, ...] = ()
         """The capture's properties in the file header; files of one capture point have the same."""
-
-    @property
-    def read_to(self) -> int:
-        """Where in the file the packets that were read whole end."""
-        return self._offset
-
-    def go_to(self, offset: int) -> None:
-        """Say that the next bytes stand at that offset of the file; a record begins there."""
-        self._offset = offset
 
     def feed(self, data: bytes) -> list[Packet]:
         """Take the next bytes of the file."""
@@ -81,7 +85,7 @@ class PcapReader:
         while self._size >= self._need:
             buffer = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
             at = self._read(buffer, packets)
-            self._offset += at
+            self.read_to += at
             if self._damage is not None:
                 self._parts, self._size = [], 0
                 found = self._damage.feed(buffer[at:])
@@ -106,9 +110,9 @@ class PcapReader:
         if not self.properties:
             raise CaptureError(f"{self._summary.file}: a pcap file cut off within its header")
         if self._damage is not None:
-            self._summary.bad(self._reason or _DAMAGED, self._offset, self._damage.size)
+            self._summary.bad(self._reason or _DAMAGED, self.read_to, self._damage.size)
             if damage:
-                self._summary.bad(damage, self._offset + self._damage.size)
+                self._summary.bad(damage, self.read_to + self._damage.size)
             return []
         buffer = b"".join(self._parts)
         size = len(buffer)
@@ -120,7 +124,7 @@ class PcapReader:
                 packets.append((time_ns, self._link, buffer, _RECORD_HEADER, size, on_wire))
         if size or damage:
             reason = damage or "the file ends within a packet"
-            self._summary.bad(reason, self._offset, 0 if packets else size)
+            self._summary.bad(reason, self.read_to, 0 if packets else size)
         return packets
 
     def _read(self, buffer: bytes, packets: list[Packet]) -> int:
@@ -161,9 +165,9 @@ class PcapReader:
     def _go_on(self, found: int) -> bytes:
         """End the search; return the bytes from the valid record on."""
         assert self._damage is not None
-        self._summary.bad(self._reason or _DAMAGED, self._offset, found)
+        self._summary.bad(self._reason or _DAMAGED, self.read_to, found)
         self._reason = ""
-        self._offset += found
+        self.read_to += found
         rest = self._damage.rest(found)
         self._damage = None
         self._need = _RECORD_HEADER

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Final
 
-from .pcap import MAX_PACKET
+from .pcap import MAX_PACKET, FileReader
 
 if TYPE_CHECKING:
     from .pcap import Packet
@@ -62,23 +62,16 @@ class _Interface:
     name: bytes = b""
 
 
-class PcapngReader:
+class PcapngReader(FileReader):
     """Bytes of a pcapng file -> packets, each as soon as its block is whole; does no I/O.
 
     Statistics tell how many packets were dropped. All other blocks are skipped. A packet that does not match the
     checksum beside it, as kproto's recorder writes it, is left out and counted. A damaged block ends its section:
     reading goes on at the next section header.
-
-    Args:
-        summary: Damage is noted there.
     """
 
     def __init__(self, summary: CaptureSummary) -> None:
-        self._summary = summary
-        self._parts: list[bytes] = []  # unread bytes in pieces, and their number
-        self._size = 0
-        self._need = _SMALLEST_BLOCK  # unread bytes that are needed to go on
-        self._offset = 0  # the first unread byte's offset in the file
+        super().__init__(summary, _SMALLEST_BLOCK)
         self._skip = 0  # remaining bytes of a block that is skipped
         self._damaged_at: int | None = None  # file offset of damage that lasts until the next section
         self._damage = ""
@@ -87,22 +80,11 @@ class PcapngReader:
         self._last_ns = 0
         self._described: list[tuple[object, ...]] = []
         self._section_options = b""
-        self.context: int = 0
-        """Blocks so far that later ones depend on: section headers, interfaces, packets without a time."""
 
     @property
     def properties(self) -> tuple[object, ...]:
         """The host and interfaces that the file names; files of one capture point have the same."""
         return ("pcapng", self._section_options, *self._described)
-
-    @property
-    def read_to(self) -> int:
-        """Where in the file the packets that were read whole end."""
-        return self._offset
-
-    def go_to(self, offset: int) -> None:
-        """Say that the next bytes stand at that offset of the file; a block begins there."""
-        self._offset = offset
 
     def feed(self, data: bytes) -> list[Packet]:
         """Take the next bytes of the file."""
@@ -110,14 +92,14 @@ class PcapngReader:
         if self._skip:
             passed = min(self._skip, len(data))
             self._skip -= passed
-            self._offset += passed
+            self.read_to += passed
             data = data[passed:]
         self._parts.append(data)
         self._size += len(data)
         if self._size >= self._need:
             buffer = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
             at = self._read(buffer, packets)
-            self._offset += at
+            self.read_to += at
             self._parts = [buffer[at:]]
             self._size = max(0, len(buffer) - at)
         return packets
@@ -132,12 +114,12 @@ class PcapngReader:
         """
         buffer = b"".join(self._parts)
         if self._damaged_at is not None:
-            self._summary.bad(self._damage, self._damaged_at, self._offset + len(buffer) - self._damaged_at)
+            self._summary.bad(self._damage, self._damaged_at, self.read_to + len(buffer) - self._damaged_at)
             buffer = b""
         packet = self._packet_begun(buffer) if len(buffer) > _SMALLEST_BLOCK else None
         if buffer or self._skip or damage:
             reason = damage or "the file ends within a block"
-            self._summary.bad(reason, self._offset, 0 if packet else len(buffer))
+            self._summary.bad(reason, self.read_to, 0 if packet else len(buffer))
         return [packet] if packet else []
 
     def _read(self, buffer: bytes, packets: list[Packet]) -> int:
@@ -159,7 +141,7 @@ class PcapngReader:
                 valid = True
             kind, length = struct.unpack_from(self._order + "II", buffer, at)
             if not valid or length < _SMALLEST_BLOCK or length & 3 or (kind in _NEEDED and length > _LARGEST_BLOCK):
-                self._damaged_at, self._damage = self._offset + at, "a damaged block"
+                self._damaged_at, self._damage = self.read_to + at, "a damaged block"
                 at += 1
                 continue
             end = at + length
@@ -170,7 +152,7 @@ class PcapngReader:
                 self._need = length
                 return at
             if struct.unpack_from(self._order + "I", buffer, end - 4)[0] != length:
-                self._damaged_at, self._damage = self._offset + at, "a block whose two lengths differ"
+                self._damaged_at, self._damage = self.read_to + at, "a block whose two lengths differ"
                 at += 1
                 continue
             if kind in _NEEDED:
@@ -184,7 +166,7 @@ class PcapngReader:
             if found + _SMALLEST_BLOCK > len(buffer):
                 return found
             if buffer[found + 8 : found + 12] in _BYTE_ORDERS:
-                self._summary.bad(self._damage, self._damaged_at, self._offset + found - self._damaged_at)
+                self._summary.bad(self._damage, self._damaged_at, self.read_to + found - self._damaged_at)
                 self._damaged_at = None
                 return found
             at = found + 1
@@ -211,12 +193,12 @@ class PcapngReader:
         packet = self._packet(kind, buffer, at, end)
         if packet is None:
             reason = "a packet block that names no interface, or is too short"
-            self._summary.bad(reason, self._offset + at, end - at)
+            self._summary.bad(reason, self.read_to + at, end - at)
         elif not 0 <= packet[0] < 1 << 63:
             reason = "a packet whose time lies before 1970 or after 2262"
-            self._summary.bad(reason, self._offset + at, end - at)
+            self._summary.bad(reason, self.read_to + at, end - at)
         elif end - packet[4] >= 20 and not _matches(packet, end - 4, self._order):
-            self._summary.bad_checksum(self._offset + at, end - at)
+            self._summary.bad_checksum(self.read_to + at, end - at)
         else:
             self._last_ns = packet[0]
             self._summary.untimed_packets += kind == _SIMPLE_PACKET

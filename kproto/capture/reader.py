@@ -10,7 +10,7 @@ from kproto.framing import DEFAULT_LIMIT
 
 from .collector import Collector
 from .frozen import freeze
-from .pcap import PcapReader
+from .pcap import FileReader, PcapReader
 from .pcapng import PcapngReader
 from .source import LOGS, detect_format
 from .summary import CaptureSummary
@@ -153,13 +153,13 @@ class CaptureReader:
 
     @property
     def context(self) -> int:
-        """``PcapngReader.context`` of the file; 0 of others."""
-        return self._reader.context if isinstance(self._reader, PcapngReader) else 0
+        """``FileReader.context`` of the file; 0 of a log."""
+        return self._reader.context if isinstance(self._reader, FileReader) else 0
 
     @property
     def read_to(self) -> int | None:
         """Where in the file the packets that were read whole end; None of a log."""
-        return self._reader.read_to if isinstance(self._reader, (PcapReader, PcapngReader)) else None
+        return self._reader.read_to if isinstance(self._reader, FileReader) else None
 
     def end_file(self, damage: str | None = None) -> list[Event]:
         """End a file. Its connections, frames and segments continue in the next one.

@@ -94,8 +94,8 @@ def read_tail(
             return
         reader = PcapReader(summary) if is_pcap else PcapngReader(summary)
         reader.feed(prefix)
-        context = getattr(reader, "context", 0)
-        reader.go_to(at)
+        context = reader.context
+        reader.read_to = at
         file.seek(at)
         while at < tail.size:
             data = file.read(min(_CHUNK, tail.size - at))
@@ -103,7 +103,7 @@ def read_tail(
                 raise TailError(f"{tail.file}: the file became shorter while it was read")
             at += len(data)
             yield reader.feed(data)
-        before_end(reader.read_to, getattr(reader, "context", 0) != context)
+        before_end(reader.read_to, reader.context != context)
         # The packet within which a file ends is not cut by the capture's snaplen, and so not counted as such.
         cut, not_tcp = summary.cut_packets, summary.not_tcp
         yield reader.end(None)
@@ -115,7 +115,7 @@ def has_context(file: IO[bytes], context: int) -> bool:
 
     Args:
         file: The file, for seeking.
-        context: ``PcapngReader.context`` of all of it; 0 of a pcap.
+        context: ``FileReader.context`` of all of it; 0 of a pcap.
     """
     if not context:
         return False
