@@ -66,6 +66,7 @@ class MetadataRecord(VersionedStruct):
 
     __slots__ = ()
     record_type: ClassVar[int]
+    newest: ClassVar[int]
 
     def __init_subclass__(cls, *, record_type: int = -1, newest: int = 0) -> None:
         cls.record_type, cls.newest = record_type, newest

@@ -236,6 +236,7 @@ class ReferenceMessage(VersionedStruct):
 
     __slots__ = ()
     api_key: int
+    newest: ClassVar[int]
     kind: Kind
 
     def __init_subclass__(cls, *, api_key: int | None = None) -> None:
