@@ -55,3 +55,6 @@ def test_a_broker_that_was_unregistered_is_no_member_from_that_record_on() -> No
     assert members == [("observer", record["time_ms"])]
     asked = ask_sql(shown(), "SELECT what, log_offset FROM admin_changes WHERE what LIKE 'unregister%'").rows
     assert asked == [("unregister broker 2", record["offset"])]
+    sql = "SELECT l.broker_id, max(epoch_ms(ts)) FROM requests JOIN live_brokers l USING (live_brokers_id) GROUP BY ALL"
+    live = dict(ask_sql(open_tables(read(str(metadata(RUN, 1000)))), sql).rows)
+    assert live[2] < record["time_ms"] <= live[0]
