@@ -32,6 +32,7 @@ def test_a_capture_is_whole_and_readable(tmp_path: Path) -> None:
     assert outcomes[11] > 0  # the zombie
     assert outcomes[None] > 0  # connections broke
     assert outcomes[0] > 200
+    assert len({(each.client, each.server, each.correlation_id) for each in exchanges}) == len(exchanges)
 
 
 def test_equal_fleets_give_equal_bytes_and_other_seeds_others(tmp_path: Path) -> None:
