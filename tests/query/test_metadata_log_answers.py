@@ -373,6 +373,7 @@ def test_a_snapshot_names_the_process_whose_states_came_before_it(tmp_path: Path
     assert ("fenced", 1, "fenced after its controlled shutdown", True) in rows
     assert ("unfenced", 8, "in a snapshot", True) in rows
     assert len(rows) == 3
+    assert lines("query", str(place), "--sql", "SELECT broker_id FROM live_brokers") == [{"broker_id": 2}]
 
 
 def test_what_a_gap_may_hide_is_not_told_as_if_it_lasted(tmp_path: Path) -> None:
