@@ -17,7 +17,7 @@ _TOPIC_LISTS: Final = ("topicStates", "topics")
 def named_ids(form: Any) -> Iterator[str]:
     """Yield the topic ids, in Kafka's text form, of topics that the JSON form of a message names by id alone."""
     for topic in _topics(form):
-        if _name(topic) is None and "topicId" in topic:
+        if _name(topic, {}) is None and "topicId" in topic:
             yield topic["topicId"]
 
 
@@ -30,9 +30,7 @@ def names_partition(form: Any, filters: Filters, ids: Mapping[str, str]) -> bool
         ids: See ``wanted_partitions``.
     """
     for topic in _topics(form):
-        name = _name(topic)
-        if name is None:
-            name = ids.get(topic.get("topicId", ""))
+        name = _name(topic, ids)
         if name is None:
             continue
         indexes = list(_partition_indexes(topic))
@@ -56,9 +54,9 @@ def _topics(form: Any, parent: str = "") -> Iterator[dict[str, Any]]:
                 yield from _topics(item, parent)
 
 
-def _name(topic: dict[str, Any]) -> str | None:
+def _name(topic: dict[str, Any], ids: Mapping[str, str]) -> str | None:
     name: str | None = topic.get("topicName", topic.get("name"))
-    return name
+    return ids.get(topic.get("topicId", "")) if name is None else name
 
 
 def _partition_indexes(topic: dict[str, Any]) -> Iterator[int]:
@@ -90,9 +88,7 @@ def wanted_partitions(form: Mapping[str, Any], filters: Filters, ids: Mapping[st
 
 
 def _wanted_topic(topic: dict[str, Any], filters: Filters, ids: Mapping[str, str]) -> dict[str, Any] | None:
-    name = topic.get("topicName", topic.get("name"))
-    if name is None:
-        name = ids.get(topic.get("topicId", ""), "")
+    name = _name(topic, ids) or ""
     for key in ("partitionStates", "partitionErrors"):
         if key in topic:
             kept = [s for s in topic[key] if filters.wants_partition(name, s["partitionIndex"])]

@@ -17,7 +17,6 @@ from kproto.capture.collector import CAPTURE_ENDED
 from kproto.tables.arrays import rows_of
 from kproto.tables.brokers import id_at
 from kproto.tables.clusters import NODE
-from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import (
     BAD_INPUTS,
     BODIES,
@@ -130,11 +129,11 @@ class Relations:
         decoded: Decoded,
         directory: BrokerDirectory | BrokerFacts,
         filters: Filters,
-        earlier: Earlier | None = None,
-        cluster: str = DEFAULT_CLUSTER,
+        earlier: Earlier,
+        cluster: str,
     ) -> None:
         self._cluster = cluster
-        self._earlier = earlier or Earlier()
+        self._earlier = earlier
         self._scan = scan
         self._decoded = decoded
         self._directory = directory
@@ -324,7 +323,7 @@ def wanted_partitions(rows: pa.Table, filters: Filters) -> pa.Table:
     if not filters.by_partition:
         return rows
     whole = [t for t in pc.unique(rows["topic"]).to_pylist() if t is not None and filters.wants_partition(t, -1)]
-    keep = _is_in(rows["topic"], whole, pa.string())
+    keep = _is_in(rows["topic"], whole)
     for topic, partition in filters.partitions:
         this = pc.and_(pc.equal(rows["topic"], topic), pc.equal(rows["partition"], partition))
         keep = pc.or_(keep, pc.fill_null(this, False))
@@ -394,7 +393,7 @@ def distinct_frames(scan: pa.Table, seen: Collection[bytes] | None = None) -> pa
     return scan.filter(pc.or_(pc.is_null(ids), chosen))
 
 
-def captures(scan: pa.Table, cluster: str = DEFAULT_CLUSTER) -> pa.Table:
+def captures(scan: pa.Table, cluster: str) -> pa.Table:
     """The table ``captures``."""
     notes = scan.filter(pc.is_valid(scan["facts"]))
     names = {"cluster": _repeated(cluster, notes), "capture": notes["capture"], "file": notes["file"]}
@@ -422,9 +421,8 @@ def _column(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _is_in(column: pa.ChunkedArray, values: Any, kind: pa.DataType | None = None) -> Any:
-    kind = kind or column.type
-    return pc.is_in(column, value_set=pa.array(sorted(values), kind), skip_nulls=True)
+def _is_in(column: pa.ChunkedArray, values: Any) -> Any:
+    return pc.is_in(column, value_set=pa.array(sorted(values), column.type), skip_nulls=True)
 
 
 def _as_table(columns: dict[str, Any], schema: pa.Schema) -> pa.Table:
