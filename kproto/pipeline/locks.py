@@ -68,7 +68,7 @@ def _locked_here(directory: Path) -> Iterator[Callable[[], None]]:
 def _locked_there(directory: RemotePath) -> Iterator[Callable[[], None]]:
     locks = directory / LOCKS
     mine = locks / uuid.uuid4().hex
-    owner = json.dumps(_this_process()).encode()
+    owner = json.dumps(_this_process())
 
     def check() -> None:
         if not mine.exists():
@@ -80,7 +80,7 @@ def _locked_there(directory: RemotePath) -> Iterator[Callable[[], None]]:
         while not over.wait(_REFRESH_SECONDS):
             try:
                 if mine.exists():
-                    mine.write_bytes(owner)
+                    mine.write_text(owner)
             except OSError:
                 continue  # the next attempt may succeed; ``check`` tells whether the lock was lost
 
@@ -88,7 +88,7 @@ def _locked_there(directory: RemotePath) -> Iterator[Callable[[], None]]:
     refresher = threading.Thread(target=refresh, name="kproto-lock", daemon=True)
     with explained(directory):
         locks.mkdir(parents=True, exist_ok=True)
-        mine.write_bytes(owner)
+        mine.write_text(owner)
     try:
         with explained(directory):
             for other in locks.iterdir():

@@ -171,7 +171,7 @@ class OutputDirectory:
         if isinstance(self.path, RemotePath):
             assert isinstance(self.run, RemotePath)
             with explained(self.path):
-                _put(self.path / MANIFEST, text.encode(), self.run)
+                _put(self.path / MANIFEST, text, self.run)
             return
         assert isinstance(self.run, Path)
         written = self.run / MANIFEST
@@ -242,13 +242,13 @@ def _move(file: Place, place: Place) -> None:
     file.rename(place)  # type: ignore[arg-type]  # of one kind
 
 
-def _put(place: RemotePath, content: bytes, run: RemotePath) -> None:
+def _put(place: RemotePath, text: str, run: RemotePath) -> None:
     """Replace the manifest, so that readers find the former manifest, or the new one whole."""
     if place.is_stored_whole:
-        place.write_bytes(content)
+        place.write_text(text)
         return
     written = run / MANIFEST
-    written.write_bytes(content)
+    written.write_text(text)
     try:
         written.rename(place)
     except OSError:

@@ -49,7 +49,7 @@ def probe(paths: list[str], directory: str) -> tuple[str, dict[str, str]]:
             with explained(directory):
                 trial = RemotePath(directory) / f"kproto-runs/.trial-{socket.gethostname()}-{os.getpid()}"
                 trial.mkdir(parents=True)
-                (trial / "trial").write_bytes(b"")
+                (trial / "trial").write_text("")
                 (trial / "trial").unlink()
         except Exception as e:  # noqa: BLE001  # likewise
             faults["directory"] = str(e)

@@ -189,6 +189,10 @@ class RemotePath:
         with files.open_output_stream(path) as opened:
             opened.write(content)
 
+    def write_text(self, text: str, encoding: str = "utf-8") -> None:
+        """Write a text file, in place of an older one."""
+        self.write_bytes(text.encode(encoding))
+
     def rename(self, target: RemotePath) -> None:
         """Move a file; an object store copies it on its side, and deletes it then."""
         files, path = self.arrow()
