@@ -52,91 +52,118 @@ _WORST: Final[Mapping[str, Callable[[Row], Any]]] = {
 
 def sections_of(summary: Mapping[str, Any]) -> Iterator[Section]:
     """Return the sections of a summary made by ``summarize``, in the order of an engineer's questions."""
-    yield Section(
+    changes = summary["changes"]
+    yield _section(
         "Captures",
-        ["~file", "format", ">packets", ">connections", "first (UTC)", "last"],
-        [
-            [
-                printable(_source(r)), r["format"], str(r["packets"]), str(r["kafka_connections"]),
-                _time(r["first"]), _later(r),
-            ]
-            for r in summary["captures"]
-        ],
-    )  # fmt: skip
-    yield Section(
-        "Controllers",
-        [">controller", ">epoch", "mode", ">requests", ">brokers", "first (UTC)", "last"],
-        [
-            [
-                str(r["controller_id"]), str(r["controller_epoch"]), r["mode"], str(r["requests"]), str(r["brokers"]),
-                _time(r["first"]), _later(r),
-            ]
-            for r in summary["controllers"]
-        ],
-    )  # fmt: skip
-    yield _zombies(summary["zombies"])
-    if summary["migration"] is not None:
-        yield _migration(summary["migration"])
-    yield _brokers(summary["brokers"])
-    yield Section(
-        "Requests",
-        ["api", ">version", "answer", ">requests", ">partitions"],
-        [
-            [r["api"], str(r["api_version"]), _answer(r), str(r["count"]), str(r["partitions"])]
-            for r in summary["requests"]
-        ],
+        summary["captures"],
+        {"~file": _source, "format": "format", ">packets": "packets", ">connections": "kafka_connections", **_WHEN},
     )
-    yield from _errors(summary)
-    yield _changes(summary)
+    yield _section(
+        "Controllers",
+        summary["controllers"],
+        {
+            ">controller": "controller_id", ">epoch": "controller_epoch", "mode": "mode", ">requests": "requests",
+            ">brokers": "brokers", **_WHEN,
+        },
+    )  # fmt: skip
+    if summary["zombies"]:
+        yield _section(
+            "Zombie controllers (requests after another took over)",
+            summary["zombies"],
+            {
+                ">controller": "controller_id", ">epoch": "controller_epoch", "replaced by": _successor,
+                ">requests": "requests", ">refused": "refused", **_FIRST,
+            },
+        )  # fmt: skip
+    else:
+        yield Section("Zombie controllers", text="none: no request came from a controller that another had replaced")
+    if summary["migration"] is not None:
+        yield _section(
+            "Migration from ZooKeeper to KRaft",
+            summary["migration"]["phases"],
+            {"phase": "phase", ">requests": "requests", ">brokers": "brokers", **_WHEN},
+            "taking over, the KRaft controller sends brokers their full state; in dual write it sends changes alone",
+        )
+    yield _brokers(summary["brokers"])
+    yield _section(
+        "Requests",
+        summary["requests"],
+        {"api": "api", ">version": "api_version", "answer": _answer, ">requests": "count", ">partitions": "partitions"},
+    )
+    if summary["refusals"]:
+        yield _section(
+            "Refused requests",
+            summary["refusals"],
+            {
+                "first": lambda r: _clock(r["first"]), ">controller": "controller_id", ">broker": _broker, "api": "api",
+                ">requests": "count", "~error": "error", "_why": "reason",
+            },
+        )  # fmt: skip
+    if summary["partition_errors"]:
+        yield _section(
+            "Errors of single partitions",
+            summary["partition_errors"],
+            {
+                "api": "api", "error": lambda r: named_error(r["error_code"]), ">partitions": "count",
+                "meaning": "meaning",
+            },
+        )  # fmt: skip
+    yield _section(
+        "Leader and ISR changes",
+        summary["most_changed"],
+        {
+            "~partition": lambda r: f"{r['topic']}-{r['partition']}", ">leader changes": "leader_changes",
+            ">no leader": "leader_lost", ">ISR shrinks": "isr_shrinks", ">expands": "isr_expands",
+            ">swaps": "isr_swaps",
+        },
+        f"{counted(changes['leader_changes'], 'leader change')} on {changes['partitions_moved']} of "
+        f"{changes['partitions']} partitions, {changes['leader_lost']} of them to no leader; "
+        f"ISR: {counted(changes['isr_shrinks'], 'shrink')}, {counted(changes['isr_expands'], 'expand')}, "
+        f"{counted(changes['isr_swaps'], 'swap')}",
+    )  # fmt: skip
     if summary["deletions"]:
-        yield _deletions(summary["deletions"])
-    yield Section(
+        yield _section(
+            "Deletions",
+            summary["deletions"],
+            {
+                "~topic": "topic", "deleted": lambda r: "topic" if r["whole_topic"] else "replicas", **_FIRST,
+                "partitions": lambda r: ranges(r["partitions"]), "brokers": lambda r: ",".join(map(str, r["brokers"])),
+            },
+        )  # fmt: skip
+    yield _section(
         "Slowest brokers (ms from request to answer)",
-        [">broker", "address", ">answered", ">unanswered", ">median", ">p99", ">max"],
-        [
-            [
-                _known(r["broker_id"]), str(Endpoint(r["ip"], r["port"])), str(r["answered"]), str(r["unanswered"]),
-                *(_ms(r[name]) for name in ("median_ms", "p99_ms", "max_ms")),
-            ]
-            for r in summary["slowest"]
-        ],
+        summary["slowest"],
+        {
+            ">broker": _broker, "address": lambda r: str(Endpoint(r["ip"], r["port"])), ">answered": "answered",
+            ">unanswered": "unanswered", ">median": lambda r: _ms(r["median_ms"]), ">p99": lambda r: _ms(r["p99_ms"]),
+            ">max": lambda r: _ms(r["max_ms"]),
+        },
     )  # fmt: skip
     yield _losses(summary)
 
 
+def _section(
+    title: str, rows: Sequence[Row], columns: Mapping[str, str | Callable[[Row], str]], text: str = ""
+) -> Section:
+    """Make a section; a column's heading leads to the name of its values, or to what makes them of a row."""
+    values = [[row[of] if isinstance(of, str) else of(row) for of in columns.values()] for row in rows]
+    return Section(title, list(columns), [[_cell(value) for value in row] for row in values], text)
+
+
+def _cell(value: Any) -> Any:
+    """Return the text of a number or a text; other values stay as they are: ``summarize`` has made none."""
+    return printable(str(value)) if isinstance(value, int | str) else value
+
+
 def _source(row: Row) -> str:
     """The name of a capture; of a metadata log the end of each file's path, which names the node."""
-    return "/".join(PurePath(row["file"]).parts[-3:]) if row["format"] == "metadata log" else row["capture"]
+    capture: str = row["capture"]
+    return "/".join(PurePath(row["file"]).parts[-3:]) if row["format"] == "metadata log" else capture
 
 
-def _zombies(rows: Sequence[Row]) -> Section:
-    if not rows:
-        return Section("Zombie controllers", text="none: no request came from a controller that another had replaced")
-    return Section(
-        "Zombie controllers (requests after another took over)",
-        [">controller", ">epoch", "replaced by", ">requests", ">refused", "first (UTC)"],
-        [
-            [
-                str(r["controller_id"]), str(r["controller_epoch"]),
-                "not in the capture" if (newer := r["superseded_by"]) is None
-                else f"{newer['controller_id']} with epoch {newer['controller_epoch']}",
-                str(r["requests"]), str(r["refused"]), _time(r["first"]),
-            ]
-            for r in rows
-        ],
-    )  # fmt: skip
-
-
-def _migration(migration: Row) -> Section:
-    return Section(
-        "Migration from ZooKeeper to KRaft",
-        ["phase", ">requests", ">brokers", "first (UTC)", "last"],
-        [
-            [r["phase"], str(r["requests"]), str(r["brokers"]), _time(r["first"]), _later(r)]
-            for r in migration["phases"]
-        ],
-        text="taking over, the KRaft controller sends brokers their full state; in dual write it sends changes alone",
-    )
+def _successor(zombie: Row) -> str:
+    newer = zombie["superseded_by"]
+    return f"{newer['controller_id']} with epoch {newer['controller_epoch']}" if newer else "not in the capture"
 
 
 def _brokers(rows: Sequence[Row]) -> Section:
@@ -148,62 +175,6 @@ def _brokers(rows: Sequence[Row]) -> Section:
     return Section(
         "Brokers", [">broker", "listens at"], [[str(broker), ", ".join(places)] for broker, places in listeners.items()]
     )
-
-
-def _errors(summary: Mapping[str, Any]) -> Iterator[Section]:
-    if summary["refusals"]:
-        yield Section(
-            "Refused requests",
-            ["first", ">controller", ">broker", "api", ">requests", "~error", "_why"],
-            [
-                [
-                    _clock(r["first"]), str(r["controller_id"]), _known(r["broker_id"]), r["api"], str(r["count"]),
-                    r["error"], r["reason"],
-                ]
-                for r in summary["refusals"]
-            ],
-        )  # fmt: skip
-    if summary["partition_errors"]:
-        yield Section(
-            "Errors of single partitions",
-            ["api", "error", ">partitions", "meaning"],
-            [
-                [r["api"], named_error(r["error_code"]), str(r["count"]), r["meaning"]]
-                for r in summary["partition_errors"]
-            ],
-        )
-
-
-def _changes(summary: Mapping[str, Any]) -> Section:
-    t = summary["changes"]
-    kinds = ("leader_changes", "leader_lost", "isr_shrinks", "isr_expands", "isr_swaps")
-    return Section(
-        "Leader and ISR changes",
-        ["~partition", ">leader changes", ">no leader", ">ISR shrinks", ">expands", ">swaps"],
-        [
-            [f"{printable(r['topic'])}-{r['partition']}", *(str(r[kind]) for kind in kinds)]
-            for r in summary["most_changed"]
-        ],
-        text=f"{counted(t['leader_changes'], 'leader change')} on {t['partitions_moved']} of {t['partitions']} "
-        f"partitions, {t['leader_lost']} of them to no leader; "
-        f"ISR: {counted(t['isr_shrinks'], 'shrink')}, {counted(t['isr_expands'], 'expand')}, "
-        f"{counted(t['isr_swaps'], 'swap')}",
-    )
-
-
-def _deletions(rows: Sequence[Row]) -> Section:
-    return Section(
-        "Deletions",
-        ["~topic", "deleted", "first (UTC)", "partitions", "brokers"],
-        [
-            [
-                printable(r["topic"]), "topic" if r["whole_topic"] else "replicas",
-                "-" if r["first"] is None else _time(r["first"]), ranges(r["partitions"]),
-                ",".join(map(str, r["brokers"])),
-            ]
-            for r in rows
-        ],
-    )  # fmt: skip
 
 
 def _losses(summary: Mapping[str, Any]) -> Section:
@@ -260,7 +231,7 @@ def one_line(summary: Mapping[str, Any]) -> str:
         f"zombies: {_zombie_names(summary['zombies']) or 'none'}",
     ]
     if slowest is not None:
-        parts.append(f"slowest broker: {_known(slowest['broker_id'])} (p99 {_ms(slowest['p99_ms'])} ms)")
+        parts.append(f"slowest broker: {_broker(slowest)} (p99 {_ms(slowest['p99_ms'])} ms)")
     if summary["migration"] is not None:
         parts.append("migration to KRaft")
     lost = [lost for gap in summary["gaps"] for lost in losses_of(gap)]
@@ -283,8 +254,8 @@ def _answer(row: Row) -> str:
     return ", ".join(parts)
 
 
-def _known(broker: int | None) -> str:
-    return "?" if broker is None else str(broker)
+def _broker(row: Row) -> str:
+    return "?" if row["broker_id"] is None else str(row["broker_id"])
 
 
 def _ms(value: float | None) -> str:
@@ -309,3 +280,8 @@ def _later(row: Row) -> str:
     if first is None or last is None:
         return "-"
     return _clock(last) if first[:10] == last[:10] else _time(last)
+
+
+_FIRST: Final[Mapping[str, Callable[[Row], str]]] = {"first (UTC)": lambda row: _time(row["first"])}
+_WHEN: Final = {**_FIRST, "last": _later}
+"""The columns of when a row's requests passed."""
