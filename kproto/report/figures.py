@@ -5,7 +5,9 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from kproto.capture.summary import LOSSES
 from kproto.query import ask, ask_sql
+from kproto.report.requests import SERVER
 from kproto.verdicts.catalogue import RULES, SEVERITIES
 from kproto.verdicts.epochs import partition_error_meaning
 
@@ -170,16 +172,13 @@ class ReportFigures:
     def responders(self) -> list[Row]:
         """Return how each broker answers, the slowest first; since the time ``silent`` it has answered no request."""
         rows = self._rows(
-            """
+            f"""
             WITH sent AS (
                 SELECT *, max(CASE WHEN response_frame_id IS NOT NULL THEN ts END) OVER broker AS answered_ts,
                        frame_id IN (SELECT frame_id FROM stale_requests WHERE NOT zombie) AS early
                 FROM requests WINDOW broker AS (PARTITION BY cluster, broker_id, server_ip, server_port)
             )
-            SELECT cluster, broker_id,
-                   CASE WHEN contains(server_ip, ':') THEN '[' || server_ip || ']' ELSE server_ip END
-                       || ':' || server_port AS address,
-                   count(*) AS requests, count(latency_us) AS answered,
+            SELECT cluster, broker_id, {SERVER} AS address, count(*) AS requests, count(latency_us) AS answered,
                    count_if(response_frame_id IS NULL) AS unanswered,
                    count_if(error_code <> 0) AS refused, count_if(early) AS earlier_starts,
                    CAST(quantile_disc(latency_us, 0.5) AS bigint) AS p50_us,
@@ -190,7 +189,7 @@ class ReportFigures:
                    min_by(frame_id, (ts, frame_id)) FILTER (response_frame_id IS NULL) AS unanswered_frame_id
             FROM sent GROUP BY cluster, broker_id, server_ip, server_port
             ORDER BY silent IS NULL, p99_us DESC NULLS LAST, broker_id, address, cluster
-            """
+            """  # noqa: S608  # our own names
         )
         for row in rows:
             row["unanswered_request"] = self._requests.place(row.pop("unanswered_frame_id"))
@@ -293,15 +292,10 @@ class ReportFigures:
 
     def losses(self) -> Row:
         """Return the losses of the captures: ``counts`` by capture, of captures with losses, and ``bad_inputs``."""
+        names = (*LOSSES, "tls_connections")
         counts = self._rows(
-            """
-            SELECT capture, file, partial_starts, gaps, gap_bytes, cut_packets, ip_fragments, bad_checksums,
-                   dropped_packets, unmatched_responses, tls_connections
-            FROM captures
-            WHERE partial_starts + gaps + cut_packets + ip_fragments + bad_checksums + dropped_packets
-                  + unmatched_responses + tls_connections > 0
-            ORDER BY capture, file
-            """
+            f"SELECT capture, file, {', '.join(names)} FROM captures WHERE {' + '.join(names)} > 0 "  # noqa: S608  # our own names
+            "ORDER BY capture, file"
         )
         bad = self._plain(
             'SELECT file, reason, "offset", bytes_skipped FROM bad_inputs ORDER BY file, "offset" NULLS FIRST, reason'

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from kproto.query import Answer
+
 _WHOLE: Final = 100
 """A body with at most this many partitions is shown whole, a larger body with this many of the marked partitions."""
 
@@ -30,11 +32,15 @@ _UNREADABLE: Final = -1
 _LEFT_OUT: Final = -2
 """Stand for the index of a body that the page does not hold."""
 
-_COLUMNS: Final = (
-    "ts", "capture", "file", "api_key", "api_version", "correlation_id", "client_id", "controller_id",
-    "controller_epoch", "broker_epoch", "broker_id", "server", "error_code", "latency_us", "n_partitions",
-    "unmatched_reason", "decode_error",
-)  # fmt: skip
+SERVER: Final = (
+    "CASE WHEN contains(server_ip, ':') THEN '[' || server_ip || ']' ELSE server_ip END || ':' || server_port"
+)
+"""SQL of a broker's address."""
+
+
+def columns_of(answer: Answer) -> dict[str, list[Any]]:
+    """Return an answer's values by column."""
+    return {name: [row[at] for row in answer.rows] for at, name in enumerate(answer.columns)}
 
 
 class RequestIndex:
@@ -84,23 +90,20 @@ class RequestIndex:
         self._sql.register("wanted_requests", wanted)
         found = ask_sql(
             self._sql,
-            """
-            SELECT epoch_us(q.ts), q.capture, f.file, q.api_key, q.api_version, q.correlation_id, q.client_id,
-                   q.controller_id, q.controller_epoch, q.broker_epoch, q.broker_id,
-                   CASE WHEN contains(q.server_ip, ':') THEN '[' || q.server_ip || ']' ELSE q.server_ip END
-                       || ':' || q.server_port,
+            f"""
+            SELECT epoch_us(q.ts) AS ts, q.capture, f.file, q.api_key, q.api_version, q.correlation_id, q.client_id,
+                   q.controller_id, q.controller_epoch, q.broker_epoch, q.broker_id, {SERVER} AS server,
                    q.error_code, q.latency_us, q.n_partitions, q.unmatched_reason, q.decode_error,
-                   q.body_id, r.body_id
+                   q.body_id AS request, r.body_id AS response
             FROM wanted_requests w
             JOIN requests q ON q.frame_id = w.frame_id
             LEFT JOIN frames f ON f.frame_id = q.frame_id
             LEFT JOIN frames r ON r.frame_id = q.response_frame_id
             ORDER BY w.place
-            """,
-        ).rows
+            """,  # noqa: S608  # our own names
+        )
         self._sql.unregister("wanted_requests")
-        columns = [list(column) for column in zip(*found, strict=True)] or [[] for _ in range(len(_COLUMNS) + 2)]
-        rows = dict(zip(_COLUMNS, columns, strict=False))
+        rows = columns_of(found)
         try:
             rows["capture"] = [captures[name] for name in rows["capture"]]
         except KeyError as e:
@@ -108,11 +111,11 @@ class RequestIndex:
                 f"the table captures lacks {e}, of which the table requests has some; make the tables again"
             ) from None
         bodies = _Bodies(self._sql, body_bytes)
-        request_ids, response_ids = columns[-2:]
+        ids = list(zip(rows["request"], rows["response"], strict=True))
         for place, partitions in self._marked.items():
-            bodies.mark(request_ids[place], partitions)
-            bodies.mark(response_ids[place], partitions)
-        pairs = bodies.places(list(zip(request_ids, response_ids, strict=True)))
+            for body_id in ids[place]:
+                bodies.mark(body_id, partitions)
+        pairs = bodies.places(ids)
         rows["request"] = [pair[0] for pair in pairs]
         rows["response"] = [pair[1] for pair in pairs]
         if bodies.left_out:

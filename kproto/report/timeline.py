@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.json_form import uuid_to_json
 from kproto.query import ask_sql
+from kproto.report.requests import columns_of
 from kproto.verdicts.states import STATE_ORDER
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping
 
     import duckdb
 
     from kproto.report.requests import RequestIndex
-
-_STATES: Final = (
-    "row", "ts", "leader", "leader_epoch", "controller_epoch", "partition_epoch", "controller", "isr", "replicas",
-    "request",
-)  # fmt: skip
 
 
 def keep_changes(sql: duckdb.DuckDBPyConnection) -> None:
@@ -52,18 +49,20 @@ def timeline(
     """
     sql.execute(_ENDS)
     sql.execute(_KEPT, [most_partitions, most_states])
-    topics, topic_ids, brokers = _Places(), _Places(), _Places()
-    partitions: dict[str, list[Any]] = {name: [] for name in ("cluster", "topic", "topic_id", "partition", "deleted")}
-    for cluster, topic, topic_id, partition, deleted in ask_sql(sql, _PARTITIONS).rows:
-        values = (clusters[cluster], topics.of(topic), topic_ids.of(topic_id), partition, deleted)
-        for name, value in zip(partitions, values, strict=True):
-            partitions[name].append(value)
-    states: dict[str, list[Any]] = {name: [] for name in _STATES}
-    for row, *numbers, isr, replicas, frame_id in ask_sql(sql, _KEPT_STATES).rows:
-        request = requests.place(frame_id, topics.values[partitions["topic"][row]], partitions["partition"][row])
-        lists = (brokers.of(tuple(isr or ())), brokers.of(tuple(replicas or ())))
-        for name, value in zip(_STATES, (row, *numbers, *lists, request), strict=True):
-            states[name].append(value)
+    partitions = columns_of(ask_sql(sql, _PARTITIONS))
+    names_of_rows = list(zip(partitions["topic"], partitions["partition"], strict=True))
+    partitions["cluster"] = [clusters[name] for name in partitions["cluster"]]
+    topics, topic_ids = (_numbered(partitions[name]) for name in ("topic", "topic_id"))
+    partitions |= {
+        "topic": [*map(topics.get, partitions["topic"])],
+        "topic_id": [*map(topic_ids.get, partitions["topic_id"])],
+    }
+    states = columns_of(ask_sql(sql, _KEPT_STATES))
+    lists = [[tuple(ids or ()) for ids in states[name]] for name in ("isr", "replicas")]
+    brokers = _numbered(chain.from_iterable(zip(*lists, strict=True)))
+    states |= {"isr": [*map(brokers.get, lists[0])], "replicas": [*map(brokers.get, lists[1])]}
+    told = zip(states["row"], states["request"], strict=True)
+    states["request"] = [requests.place(frame_id, *names_of_rows[row]) for row, frame_id in told]
     ((in_all, topics_in_all, leaderless, short, names),) = ask_sql(sql, _IN_ALL).rows
     if len(partitions["topic"]) < in_all:
         cut.append(
@@ -72,9 +71,9 @@ def timeline(
             "shows more."
         )
     return {
-        "topics": topics.values,
-        "topic_ids": [None if uuid is None else uuid_to_json(uuid) for uuid in topic_ids.values],
-        "brokers": brokers.values,
+        "topics": [*topics],
+        "topic_ids": [None if uuid is None else uuid_to_json(uuid) for uuid in topic_ids],
+        "brokers": [*brokers],
         "partitions": partitions,
         "states": states,
         "all_partitions": in_all,
@@ -116,12 +115,12 @@ _KEPT: Final = """
 """
 
 _PARTITIONS: Final = """
-    SELECT cluster, topic, topic_id, partition, epoch_us(deleted_ts) FROM kept_partitions ORDER BY row
+    SELECT cluster, topic, topic_id, partition, epoch_us(deleted_ts) AS deleted FROM kept_partitions ORDER BY row
 """
 
 _KEPT_STATES: Final = f"""
-    SELECT p.row, epoch_us(c.ts), c.leader, c.leader_epoch, c.controller_epoch, c.partition_epoch, c.controller_id,
-           c.isr, c.replicas, c.frame_id
+    SELECT p.row, epoch_us(c.ts) AS ts, c.leader, c.leader_epoch, c.controller_epoch, c.partition_epoch,
+           c.controller_id AS controller, c.isr, c.replicas, c.frame_id AS request
     FROM changes c
     JOIN kept_partitions p ON p.cluster = c.cluster AND p.topic = c.topic AND p.partition = c.partition
                           AND p.topic_id IS NOT DISTINCT FROM c.topic_id
@@ -135,15 +134,6 @@ _IN_ALL: Final = """
 """
 
 
-class _Places:
-    """Distinct values, each with its index."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self._known: dict[Hashable, int] = {}
-
-    def of(self, value: Hashable) -> int:
-        place = self._known.setdefault(value, len(self.values))
-        if place == len(self.values):
-            self.values.append(value)
-        return place
+def _numbered(values: Iterable[Hashable]) -> dict[Any, int]:
+    """Return distinct values, each with its place in their order."""
+    return {value: place for place, value in enumerate(dict.fromkeys(values))}
