@@ -19,9 +19,7 @@ from kproto.codec import get_codec
 from kproto.errors import KprotoError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kproto.codec import Codec, Implementation
+    from kproto.codec import Implementation
 
 _INT32: Final = 1 << 31
 _parse: Final = json.JSONDecoder().decode
@@ -43,9 +41,6 @@ class Respondent:
 
     def __init__(self, implementation: Implementation, *, strict: bool = False) -> None:
         self._codec: Any = get_codec(implementation)  # Any: the protocol does not type header classes
-        self._cold: Callable[[], Codec] | None = None
-        if implementation == "cython":
-            self._cold = lambda: get_codec("construct")
         self._strict = strict
 
     def answer(self, line: bytes) -> str:
@@ -110,9 +105,8 @@ class Respondent:
         return {"ok": True, form: _text(_write(codec, kind, message, version), {"as": form})}
 
     def _codec_of(self, api: int, kind: str) -> Any:
-        if self._cold is not None and api not in CONTROL_APIS and kind in ("request", "response"):
-            return self._cold()
-        return self._codec
+        is_cold = api not in CONTROL_APIS and kind in ("request", "response")
+        return get_codec("construct") if is_cold else self._codec
 
 
 def _with_id(question: Any, answer: dict[str, Any]) -> dict[str, Any]:

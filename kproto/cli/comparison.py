@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kproto.api import CONTROL_APIS, api_name
+from kproto.api import api_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,7 +69,7 @@ def _values(row: _Row, columns: tuple[str, ...]) -> tuple[Any, ...]:
 
 def _from_journal(entry: SentRequest) -> _Exchange:
     message = entry.message
-    states = list(_message_states(entry.api_key, message))
+    states = list(_message_states(message))
     request = {
         "broker_id": entry.broker_id,
         "api_key": entry.api_key,
@@ -87,31 +87,16 @@ def _from_journal(entry: SentRequest) -> _Exchange:
     return _exchange(request, states, entry.partition_errors)
 
 
-def _message_states(api_key: int, message: Any) -> Iterator[_Row]:
-    leader_and_isr, stop_replica, _ = CONTROL_APIS
+def _message_states(message: Any) -> Iterator[_Row]:
     for topic in message.topic_states:
         for state in topic.partition_states:
-            row = {"topic": topic.topic_name, "partition": state.partition_index, "leader_epoch": state.leader_epoch}
-            if api_key == stop_replica:
-                yield row | {"delete_partition": state.delete_partition}
-                continue
-            row |= {
-                "topic_id": topic.topic_id,
-                "controller_epoch": state.controller_epoch,
-                "leader": state.leader,
-                "isr": state.isr,
-                "replicas": state.replicas,
+            row = {name: getattr(state, name, None) for name in _STATE}
+            yield row | {
+                "topic": topic.topic_name,
+                "partition": state.partition_index,
+                "topic_id": getattr(topic, "topic_id", None),  # StopReplica has none
+                "partition_epoch": getattr(state, "zk_version", row["partition_epoch"]),  # UpdateMetadata's name of it
             }
-            if api_key == leader_and_isr:
-                yield row | {
-                    "partition_epoch": state.partition_epoch,
-                    "adding_replicas": state.adding_replicas,
-                    "removing_replicas": state.removing_replicas,
-                    "is_new": state.is_new,
-                    "leader_recovery_state": state.leader_recovery_state,
-                }
-            else:
-                yield row | {"partition_epoch": state.zk_version, "offline_replicas": state.offline_replicas}
 
 
 # ---- the tables' side ------------------------------------------------------------------------------------------------

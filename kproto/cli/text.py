@@ -39,20 +39,20 @@ def losses_of(counts: Mapping[str, int]) -> Iterator[str]:
     Args:
         counts: The ``LOSSES`` of a ``CaptureSummary``, by name.
     """
-    if counts["partial_starts"]:
-        yield f"the beginning of {counted(counts['partial_starts'], 'message')}, before the capture"
-    if counts["gaps"]:
-        yield f"{counted(counts['gap_bytes'], 'byte')} in {counted(counts['gaps'], 'gap')}"
-    if counts["cut_packets"]:
-        yield f"the end of {counted(counts['cut_packets'], 'packet')}: capture with -s 0"
-    if counts["ip_fragments"]:
-        yield f"the rest of {counted(counts['ip_fragments'], 'IP fragment')}"
-    if counts["bad_checksums"]:
-        yield f"{counted(counts['bad_checksums'], 'packet')}, left out: not the recorded checksum"
-    if counts["dropped_packets"]:
-        yield f"{counted(counts['dropped_packets'], 'packet')} that the recorder dropped"
-    if counts["unmatched_responses"]:
-        yield f"the requests of {counted(counts['unmatched_responses'], 'response')}"
+    for name, (noun, text) in _LOSSES.items():
+        if counts[name]:
+            yield text.format(counted(counts[name], noun), counted(counts["gap_bytes"], "byte"))
+
+
+_LOSSES: Final = {
+    "partial_starts": ("message", "the beginning of {}, before the capture"),
+    "gaps": ("gap", "{1} in {0}"),
+    "cut_packets": ("packet", "the end of {}: capture with -s 0"),
+    "ip_fragments": ("IP fragment", "the rest of {}"),
+    "bad_checksums": ("packet", "{}, left out: not the recorded checksum"),
+    "dropped_packets": ("packet", "{} that the recorder dropped"),
+    "unmatched_responses": ("response", "the requests of {}"),
+}
 
 
 def day_and_clock(time_ns: int) -> tuple[str, str]:
