@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kproto.api import CONTROL_APIS
 from kproto.cli.sections import shortened
-from kproto.cli.text import LEADERS, compact, ids_text
+from kproto.cli.text import compact, id_text, ids_text
 from kproto.error_codes import error_name
 from kproto.text import counted, printable, ranges
 
@@ -147,7 +147,7 @@ def _label(change: PartitionChange) -> str:
         return "" if kind == "refused" else kind
     parts = []
     if state.leader != before.leader:
-        parts.append(f"leader {_leader(before.leader)}→{_leader(state.leader)}")
+        parts.append(f"leader {id_text(before.leader)}→{id_text(state.leader)}")
     if set(state.isr) != set(before.isr):
         parts.append(f"isr {ids_text(before.isr)}→{ids_text(state.isr)}")
     if state.replicas != before.replicas:
@@ -191,7 +191,7 @@ def state_cells(change: PartitionChange) -> tuple[str, str, str, str, str]:
         if kind == "refused":
             epoch = f"{'delete' if state.delete else 'stop'} {epoch}".rstrip()
         return shown, epoch, "", "", ""
-    leader = f"leader {_step(_leader(before.leader), _leader(state.leader))}"
+    leader = f"leader {_step(id_text(before.leader), id_text(state.leader))}"
     leader += f" epoch {_step(str(before.leader_epoch), str(state.leader_epoch))}"
     former = state.isr if set(before.isr) == set(state.isr) else before.isr
     isr = f"isr {_step(ids_text(former), ids_text(state.isr))}"
@@ -201,10 +201,6 @@ def state_cells(change: PartitionChange) -> tuple[str, str, str, str, str]:
 
 def _step(before: str, after: str) -> str:
     return after if before == after else f"{before}→{after}"
-
-
-def _leader(leader: int | None) -> str:
-    return "?" if leader is None else LEADERS.get(leader, str(leader))
 
 
 def _notes(state: RequestPartition, before: RequestPartition) -> Iterator[str]:

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kproto.capture import capture_points
-from kproto.cli.text import compact, ids_text, moment_text
+from kproto.cli.text import compact, id_text, ids_text, moment_text
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.json_form import uuid_to_json
 from kproto.metadata_log.deliveries import MetadataTraffic
@@ -195,11 +195,6 @@ def _words(batch: FoldedBatch, state: FoldedState) -> tuple[str, str]:
     elif former.recovering and now.recovering is False:
         parts.append("recovered")
     return "changed", ", ".join(parts) or "unchanged"
-
-
-def id_text(value: int | None) -> str:
-    """A broker's id or an epoch in words."""
-    return "?" if value is None else "none" if value == -1 else str(value)
 
 
 def change_of_broker(span: BrokerSpan, epoch: QuorumEpoch | None) -> LogChange:

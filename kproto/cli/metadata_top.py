@@ -8,16 +8,10 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kproto.cli.metadata_changes import (
-    change_of_broker,
-    change_of_epoch,
-    changes_of_batch,
-    id_text,
-    warn_of_faults,
-)
+from kproto.cli.metadata_changes import change_of_broker, change_of_epoch, changes_of_batch, warn_of_faults
 from kproto.cli.screen import PLAIN_ROWS, POLL_S, cut, finding_lines, section_lines
 from kproto.cli.sections import Section, shortened
-from kproto.cli.text import day_and_clock, ids_text
+from kproto.cli.text import day_and_clock, id_text, ids_text
 from kproto.errors import CaptureError
 from kproto.json_form import uuid_to_json
 from kproto.metadata_log.growing import GrowingLog

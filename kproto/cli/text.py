@@ -33,6 +33,11 @@ def ids_text(ids: Sequence[int] | None) -> str:
     return "?" if ids is None else ",".join(map(str, ids)) or "none"
 
 
+def id_text(value: int | None) -> str:
+    """Write a broker's id, a leader or an epoch; None: unknown."""
+    return "?" if value is None else LEADERS.get(value, str(value))
+
+
 def losses_of(counts: Mapping[str, int]) -> Iterator[str]:
     """Describe the bytes that a capture lacks.
 
