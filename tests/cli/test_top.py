@@ -28,10 +28,8 @@ from commands import run_kproto
 
 from kproto.api import api_name
 from kproto.capture import CaptureReader, CaptureSummary, exchanges
-from kproto.cli.describe import PartitionWords
 from kproto.cli.metrics_top import metrics_lines
 from kproto.cli.screen import Screen
-from kproto.cli.top_text import snapshot_lines
 from kproto.errors import ConfigurationError
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.live import LiveFold, Snapshot
@@ -54,12 +52,18 @@ def top(*arguments: str, code: int = 0) -> str:
     return result.output
 
 
-def folded(data: bytes, window_s: int = 3600, *, thrifty: bool = False) -> tuple[LiveFold, Snapshot]:
+def folding(data: bytes, piece: int, window_s: int = 10, *, thrifty: bool = False) -> Iterator[LiveFold]:
+    """The fold after each piece of a capture."""
     summary = CaptureSummary()
     reader = CaptureReader(summary=summary)
     fold = LiveFold(window_s, {"": summary}, thrifty=thrifty)
-    for at in range(0, len(data), 4000):
-        fold.add(reader.feed(data[at : at + 4000]))
+    for at in range(0, len(data), piece):
+        fold.add(reader.feed(data[at : at + piece]))
+        yield fold
+
+
+def folded(data: bytes, window_s: int = 3600, *, thrifty: bool = False) -> tuple[LiveFold, Snapshot]:
+    *_, fold = folding(data, 4000, window_s, thrifty=thrifty)
     return fold, fold.snapshot()
 
 
@@ -106,12 +110,8 @@ def test_beyond_the_most_findings_the_least_severe_go(monkeypatch: pytest.Monkey
 
 
 def test_a_finding_that_later_requests_refute_is_withdrawn(data: bytes) -> None:
-    summary = CaptureSummary()
-    reader = CaptureReader(summary=summary)
-    fold = LiveFold(10, {"": summary}, thrifty=False)
     shown = set()
-    for at in range(0, len(data), 40_000):
-        fold.add(reader.feed(data[at : at + 40_000]))
+    for fold in folding(data, 40_000):
         shown |= {f.key for f in fold.snapshot().findings}
     _fold, whole = folded(data)
     last = {f.key for f in fold.snapshot().findings}
@@ -121,12 +121,8 @@ def test_a_finding_that_later_requests_refute_is_withdrawn(data: bytes) -> None:
 
 @pytest.mark.slow
 def test_a_broker_that_left_the_live_brokers_is_shown_as_down(data: bytes) -> None:
-    summary = CaptureSummary()
-    reader = CaptureReader(summary=summary)
-    fold = LiveFold(10, {"": summary}, thrifty=False)
     down: dict[str, list[bool]] = {}
-    for at in range(0, len(data), 20_000):
-        fold.add(reader.feed(data[at : at + 20_000]))
+    for fold in folding(data, 20_000):
         for flow in fold.snapshot().brokers:
             down.setdefault(flow.name, []).append(flow.is_down)
     assert {name for name, states in down.items() if True in states} == {"0", "1", "2"}  # each was away once
@@ -139,14 +135,7 @@ def test_a_capture_of_tls_says_what_to_try(tmp_path: Path) -> None:
     talk = Talk().open().ask(hello).answer(b"\x16\x03\x03\x00\x7a" + bytes(122))
     path = tmp_path / "tls.pcap"
     path.write_bytes(pcap(talk.packets))
-    fold_summary = CaptureSummary()
-    reader = CaptureReader(summary=fold_summary)
-    fold = LiveFold(10, {"": fold_summary})
-    fold.add(reader.feed(path.read_bytes()))
-    assert fold_summary.is_all_tls
-    why = fold_summary.problem()
-    assert why is not None
-    lines = list(snapshot_lines(fold.snapshot(), "tls.pcap", PartitionWords(), 80, None, why_nothing=why))
+    lines = top("--once", str(path)).splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert "record with kproto tap" in " ".join(map(str.strip, lines))
 
@@ -161,13 +150,9 @@ def test_the_window_slides_and_a_quiet_time_empties_it(data: bytes) -> None:
 
 
 def test_a_request_without_answer_is_in_flight(data: bytes) -> None:
-    summary = CaptureSummary()
-    reader = CaptureReader(summary=summary)
-    fold = LiveFold(10, {"": summary})
     most = 0
-    for at in range(0, len(data), 200):
-        fold.add(reader.feed(data[at : at + 200]))
-        if at < 60_000:
+    for number, fold in enumerate(folding(data, 200, thrifty=True)):
+        if number < 300:
             most = max(most, sum(flow.in_flight for flow in fold.snapshot().brokers))
     assert most >= 1
     assert fold.snapshot().all.in_flight == 0
