@@ -234,7 +234,7 @@ def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> N
 @click.group(
     name="kproto",
     cls=Commands,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
     epilog="Every command has its own --help, with examples. The pages in docs/ describe their input and output.",
 )
 @click.option(

@@ -99,7 +99,6 @@ Examples:
 @click.option(
     "--cluster",
     default=DEFAULT_CLUSTER,
-    show_default=True,
     metavar="NAME",
     help="The cluster whose brokers the captures show; brokers are compared within it. A later run may change it.",
 )
@@ -162,13 +161,12 @@ def command(
 
     settings = _settings(conf)
     directory = OutputDirectory(out, overwrite=overwrite)
+    directory.check()
     if follows:
-        directory.check()
         directory.check_writable()
         session = spark_session(master, log=log, settings=settings)
         _follow(captures, directory, filters, capture_point, cluster, session)
         return
-    directory.check()
     run = unchanged(paths, directory, filters, capture_point, cluster)
     if run is None:
         directory.check_writable()

@@ -7,6 +7,7 @@ import logging
 import sys
 import threading
 import time
+from collections import defaultdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,11 +90,17 @@ Examples:
   echo 'bounce random:10' | kproto brokers --zookeeper 127.0.0.1:2181 \\
       --count 50 --first-id 100 --commands """
 )
-@click.option("--count", default=3, show_default=True, type=click.IntRange(1, 10_000), help="The number of brokers.")
-@click.option("--base-port", default=0, type=click.IntRange(0, 65_535), help="Broker N listens at this port + N.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where they listen.")
+@click.option("--count", default=3, type=click.IntRange(1, 10_000), help="The number of brokers.")
+@click.option(
+    "--base-port",
+    default=0,
+    show_default=False,
+    type=click.IntRange(0, 65_535),
+    help="Broker N listens at this port + N.",
+)
+@click.option("--host", default="127.0.0.1", help="Where they listen.")
 @click.option("--advertised-host", metavar="HOST", help="Register this host, such as a tap's; needs --zookeeper.")
-@click.option("--first-id", default=0, show_default=True, type=click.IntRange(0), help="The first broker's id.")
+@click.option("--first-id", default=0, type=click.IntRange(0), help="The first broker's id.")
 @click.option("--requests", is_flag=True, help="Print each request with its answer, one JSON object a line.")
 @properties_option("Properties: security.protocol, ssl.*, sasl.*, connections.max.reauth.ms of every listener.")
 @click.option("--zookeeper", metavar="HOST:PORT", help="Register the brokers in this ZooKeeper; HOST:PORT/PATH too.")
@@ -104,11 +111,11 @@ Examples:
     help="The timeout of their ZooKeeper sessions: a killed broker stays registered for this time.",
 )  # fmt: skip
 @click.option(
-    "--replica-lag", default=30.0, show_default=True, type=Seconds(0.1), metavar="SECONDS",
+    "--replica-lag", default=30.0, type=Seconds(0.1), metavar="SECONDS",
     help="The time for which a silent follower stays in the ISR.",
 )  # fmt: skip
 @click.option(
-    "--shutdown-timeout", default=10.0, show_default=True, type=Seconds(0), metavar="SECONDS",
+    "--shutdown-timeout", default=10.0, type=Seconds(0), metavar="SECONDS",
     help="The time that the controlled shutdown may take.",
 )  # fmt: skip
 @click.option("--racks", metavar="RACK,...", help="Their racks, one broker after the other in turn; needs --zookeeper.")
@@ -184,7 +191,10 @@ def command(
                 wait(partial(_announce, cluster), lambda seconds: reader.stop.wait(seconds) or cluster.error)
                 failure = cluster.error
         else:
-            fleet = _fleet(
+            from channel.broker.fleet import Fleet
+
+            logging.getLogger("kazoo").addHandler(logging.NullHandler())  # it logs each attempt to connect
+            fleet = Fleet(
                 zookeeper,
                 broker_ids,
                 advertised_host=advertised_host,
@@ -204,13 +214,6 @@ def command(
                     _leave(fleet, shutdown_timeout)
     reader.check()
     check_threads("the cluster", failure)
-
-
-def _fleet(zookeeper: str, broker_ids: range, **settings: Any) -> Fleet:
-    from channel.broker.fleet import Fleet
-
-    logging.getLogger("kazoo").addHandler(logging.NullHandler())  # it logs each attempt to connect
-    return Fleet(zookeeper, broker_ids, **settings)
 
 
 def _rack(text: str) -> str:
@@ -237,17 +240,12 @@ def _announce(brokers: Iterable[ClusterMember]) -> None:
 
 def _leave(fleet: Fleet, timeout_s: float) -> None:
     print("shutting down; Ctrl-C ends the brokers at once", file=sys.stderr, flush=True)
-    for reason, broker_ids in _by_reason(fleet.shut_down(timeout_s=timeout_s)).items():
+    by_reason = defaultdict[str, list[int]](list)
+    for broker_id, reason in fleet.shut_down(timeout_s=timeout_s).items():
+        by_reason[reason].append(broker_id)
+    for reason, broker_ids in by_reason.items():
         left = f"broker {broker_ids[0]} has" if len(broker_ids) == 1 else f"brokers {ranges(broker_ids)} have"
         print(f"{left} left though {reason}", file=sys.stderr, flush=True)
-
-
-def _by_reason(failures: dict[int, str]) -> dict[str, list[int]]:
-    """Group the brokers by the reason why the controller did not complete their shutdown."""
-    found: dict[str, list[int]] = {}
-    for broker_id, reason in failures.items():
-        found.setdefault(reason, []).append(broker_id)
-    return found
 
 
 @contextlib.contextmanager

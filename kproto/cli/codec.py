@@ -185,7 +185,6 @@ Examples:
     "--implementation",
     type=click.Choice(["cython", "construct"]),
     default="cython",
-    show_default=True,
     help="cython: the extension for the control APIs and headers, the reference for other APIs. "
     "construct: the reference alone.",
 )

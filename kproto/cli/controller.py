@@ -83,7 +83,7 @@ alone are served what goes to the controller: it reads no ACLs.
     "--id", "controller_id", type=click.IntRange(0, (1 << 31) - 1), help="A broker id not in use; required to lead."
 )
 @click.option(
-    "--listener", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT",
+    "--listener", default="127.0.0.1:0", metavar="HOST:PORT",
     help="Where brokers and clients reach it; port 0 for any.",
 )  # fmt: skip
 @properties_option("Properties of the controller.", "--config")

@@ -38,12 +38,11 @@ Examples:
     "form",
     type=click.Choice(FORMS),
     default="auto",
-    show_default=True,
     help="How the bytes are written; auto recognises the form.",
 )
 @message_options
 @click.option(
-    "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True,
+    "--format", "output", type=click.Choice(["table", "json"]), default="table",
     help="Every field with its offset, or Kafka's JSON form.",
 )  # fmt: skip
 @click.option("--strict", is_flag=True, help="Refuse messages that the protocol forbids although Kafka accepts them.")

@@ -33,12 +33,11 @@ Examples:
   kproto inspect out/demo/recording.pcapng --errors
       then look into what was recorded """
 )
-@click.option("--seed", default=1, show_default=True, help="The seed of topics, replicas and changes.")
-@click.option("--brokers", default=3, show_default=True, type=click.IntRange(2, 200), help="Embedded brokers.")
+@click.option("--seed", default=1, help="The seed of topics, replicas and changes.")
+@click.option("--brokers", default=3, type=click.IntRange(2, 200), help="Embedded brokers.")
 @click.option(
     "--out",
     default=Path("out/demo"),
-    show_default=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="The directory for recording.pcapng, tables/ and report.html.",

@@ -48,7 +48,6 @@ Examples:
     "--to",
     type=click.Choice(["hex", "hexdump", "base64", "raw"]),
     default="hex",
-    show_default=True,
     help="How to print the bytes.",
 )
 @click.option(

@@ -63,7 +63,7 @@ def _field(
     """Make an option for a field of the fleet: a number, or what another type tells."""
     option, metavar = f"--{name.replace('_', '-')}", "N" if kind is None else None
     return click.option(
-        option, metavar=metavar, type=kind or click.IntRange(min=least), default=getattr(of, name), show_default=True,
+        option, metavar=metavar, type=kind or click.IntRange(min=least), default=getattr(of, name),
         help=help_text,
     )  # fmt: skip
 
@@ -163,7 +163,6 @@ The same options give the same bytes, on any machine. """,
     "--mss",
     type=click.IntRange(64, 65_000),
     default=1460,
-    show_default=True,
     help="Bytes of data in a TCP segment at most.",
 )
 @format_option("json", description="Print text, or one JSON object.")

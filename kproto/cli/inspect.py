@@ -108,7 +108,7 @@ kproto summary answers for a whole capture in one page. """,
     "--strict", is_flag=True, help="Count requests that the protocol forbids as unreadable, although Kafka reads them."
 )
 @click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
+    "--color", type=click.Choice(["auto", "always", "never"]), default="auto",
     help="Colours; auto: on a terminal.",
 )  # fmt: skip
 @click.pass_context

@@ -48,12 +48,11 @@ Examples:
 @click.option(
     "--interval",
     default=2.0,
-    show_default=True,
     type=Seconds(0.1, 3600),
     help="Seconds between two requests of --watch.",
 )
 @properties_option("Properties: security.protocol, ssl.*, sasl.*.")
-@click.option("--timeout", default=10.0, show_default=True, type=Seconds(0.001, 3600), help="Seconds for each node.")
+@click.option("--timeout", default=10.0, type=Seconds(0.001, 3600), help="Seconds for each node.")
 @format_option("json")
 def command(
     bootstrap: tuple[str, ...],

@@ -256,13 +256,11 @@ _ERRORS_OPTION: Final = click.option(
 _LOG_OPTIONS: Final = [
     click.option(
         "--log-zone",
-        default="",
         metavar="ZONE",
         help="The zone of times in logs that are written without one: Europe/Berlin, UTC, +02:00; else this machine's.",
     ),
     click.option(
         "--log-date",
-        default="",
         metavar="DATE",
         help="The date of log lines with a time of day alone, e.g. 2026-11-21; else what the file tells.",
     ),
@@ -310,29 +308,6 @@ def capture_filters(command: Callable[..., Any]) -> Callable[..., Any]:
     return _with_options(with_times, [*_ANSWER_OPTIONS, _ERRORS_OPTION, *_READING_OPTIONS])
 
 
-def answer_filters(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the shared options that apply to tables, and those of how captures are read.
-
-    They are passed to it as ``filters``, but ``since`` and ``until``, which ``timed`` adds when the tables are open.
-    """
-    return _with_options(command, [*_ANSWER_OPTIONS, *_READING_OPTIONS])
-
-
-def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of how captures are read, and of what cluster, as ``filters`` and ``cluster``."""
-    return _with_options(cluster_option(command), _READING_OPTIONS)
-
-
-def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of listeners, and of what logs do not say, as ``filters``."""
-    return _with_options(command, [*_LISTENER_OPTIONS, *_LOG_OPTIONS])
-
-
-def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of what logs do not say, as ``filters``."""
-    return _with_options(command, _LOG_OPTIONS)
-
-
 def timed(filters: Filters, since: str | None, until: str | None, span: Callable[[], Span]) -> Filters:
     """Add times that a user typed to filters.
 
@@ -373,7 +348,7 @@ def _with_options(command: Callable[..., Any], options: Sequence[Callable[..., A
             errors=given.pop("errors", None) or "",
             ports=parse_ports(texts("ports")),
             broker_ids=parse_brokers(texts("brokers")) | parse_broker_of(texts("broker_of")),
-            logs=LogReading(given.pop("log_zone", ""), day=given.pop("log_date", "")),
+            logs=LogReading(given.pop("log_zone", None) or "", day=given.pop("log_date", None) or ""),
         )
         if not given.get("redact"):
             from kproto.cli.footer import say_left_out
@@ -386,6 +361,19 @@ def _with_options(command: Callable[..., Any], options: Sequence[Callable[..., A
     return with_filters
 
 
+answer_filters: Final = functools.partial(_with_options, options=[*_ANSWER_OPTIONS, *_READING_OPTIONS])
+"""Gives a command the shared options that apply to tables, and those of how captures are read.
+
+They are passed to it as ``filters``, but ``since`` and ``until``, which ``timed`` adds when the tables are open.
+"""
+reading_options: Final = functools.partial(_with_options, options=[*_READING_OPTIONS, cluster_option])
+"""Gives a command the options of how captures are read, and of what cluster, as ``filters`` and ``cluster``."""
+source_options: Final = functools.partial(_with_options, options=[*_LISTENER_OPTIONS, *_LOG_OPTIONS])
+"""Gives a command the options of listeners, and of what logs do not say, as ``filters``."""
+log_options: Final = functools.partial(_with_options, options=_LOG_OPTIONS)
+"""Gives a command the options of what logs do not say, as ``filters``."""
+
+
 def format_option(*others: str, description: str = "The form of the output.") -> Callable[..., Any]:
     """Give a command ``--format``, passed to it as ``form``: ``text``, which is the default, or another format.
 
@@ -393,9 +381,7 @@ def format_option(*others: str, description: str = "The form of the output.") ->
         others: The formats beside ``text``.
         description: The option's text in ``--help``.
     """
-    return click.option(
-        "--format", "form", type=click.Choice(["text", *others]), default="text", show_default=True, help=description
-    )
+    return click.option("--format", "form", type=click.Choice(["text", *others]), default="text", show_default=True, help=description)
 
 
 def properties_option(description: str, name: str = "--security") -> Callable[..., Any]:

@@ -53,17 +53,21 @@ The exit code is 1 if an answer differs from the captured one. """,
     metavar="HOST:PORT=HOST:PORT",
     help="An address in the requests, and what to write in its place; by default its port on 127.0.0.1. Repeatable.",
 )
-@click.option("--broker-epoch", default=-1, help="Put in as the broker epoch; -1, the default, fits every broker.")
+@click.option(
+    "--broker-epoch",
+    default=-1,
+    show_default=False,
+    help="Put in as the broker epoch; -1, the default, fits every broker.",
+)
 @click.option(
     "--pace",
     type=click.Choice(["fast", "captured"]),
     default="fast",
-    show_default=True,
     help="As fast as the broker answers, or as the controller sent.",
 )
 @click.option("--force", is_flag=True, help="Also to a broker that has a controller.")
 @properties_option("Properties: security.protocol, ssl.*, sasl.* of the broker's listener.")
-@click.option("--timeout", default=30.0, show_default=True, type=Seconds(0.1), help="Seconds to wait for each answer.")
+@click.option("--timeout", default=30.0, type=Seconds(0.1), help="Seconds to wait for each answer.")
 @format_option("json", description="Text, or a JSON object for each request.")
 def command(
     captures: tuple[str, ...],

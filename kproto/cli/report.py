@@ -49,7 +49,6 @@ disk. """
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("report.html"),
-    show_default=True,
     metavar="FILE",
     help="The file of the page; an existing file is replaced. - is standard output.",
 )
@@ -57,7 +56,6 @@ disk. """
     "--partitions",
     type=click.IntRange(min=1),
     default=50_000,
-    show_default=True,
     metavar="N",
     help="The most partitions in the timeline; those that changed most are shown.",
 )

@@ -33,12 +33,13 @@ Examples:
     "--file",
     "source",
     default="-",
+    show_default=False,
     type=click.Path(dir_okay=False, allow_dash=True),
     metavar="FILE",
     help="The request in Kafka's JSON form; by default standard input.",
 )
-@click.option("--client-id", default="kproto", show_default=True, help="The client id in the request's header.")
-@click.option("--timeout", default=30.0, show_default=True, type=Seconds(0.001, 86_400), help="Seconds to wait.")
+@click.option("--client-id", default="kproto", help="The client id in the request's header.")
+@click.option("--timeout", default=30.0, type=Seconds(0.001, 86_400), help="Seconds to wait.")
 @properties_option("Properties: security.protocol, ssl.*, sasl.*.")
 def command(
     broker: str,

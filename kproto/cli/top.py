@@ -67,9 +67,9 @@ Examples:
 @click.argument("captures", nargs=-1, metavar="[CAPTURE|DIR...|-]")
 @click.option("--metrics", "url", metavar="URL", help="Show a controller's Prometheus metrics instead of a capture.")
 @click.option("--once", is_flag=True, help="Print one snapshot of the present state.")
-@click.option("--interval", type=Seconds(0.1), default=1, show_default=True, help="Seconds between two snapshots.")
+@click.option("--interval", type=Seconds(0.1), default=1, help="Seconds between two snapshots.")
 @click.option(
-    "--window", type=click.IntRange(1, 3600), default=10, show_default=True, metavar="SECONDS",
+    "--window", type=click.IntRange(1, 3600), default=10, metavar="SECONDS",
     help="The seconds over which rates and latencies are taken.",
 )  # fmt: skip
 @source_options
