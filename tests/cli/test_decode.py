@@ -327,11 +327,11 @@ def test_decode_and_encode_are_inverse_on_golden_messages(group: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--data", "{"], "the input is not JSON"),
+        (["--data", "{"], "the input is not JSON: Expecting property name"),
         (["--data", "[" * 100_000], "nested too deep"),
         (["--data", "[]"], "a message is a JSON object"),
         (["--data", "{}"], "add --api and --version"),
-        (["--api", "6", "--version", "8", "--data", "{}"], "'controllerId' is missing"),
+        (["--api", "6", "--version", "8", "--data", "{}"], "controller_id: 'controllerId' is missing, in"),
         (["--api", "5", "--version", "4", "--kind", "response", "--data", '{"errorCode":70000}'], "70000"),
         (["--data", '{"header":{},"body":7,"api":6,"version":8}'], "body is 7, where a JSON object is needed"),
         (["--data", '{"header":{},"body":{},"kind":"x","api":6,"version":8}'], "there is no kind 'x'"),

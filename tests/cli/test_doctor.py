@@ -7,11 +7,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from commands import kproto_rows, run_kproto
 from table_truth import CAPTURES, name_of, store
 
-from kproto.cli import main
 from kproto.tables import reading, resolved, scanning
 from kproto.verdicts.catalogue import RULES
 
@@ -145,15 +143,14 @@ def test_wrong_use_is_one_line(arguments: list[str], told: str) -> None:
 
 @pytest.mark.slow
 def test_a_summary_begins_with_the_same_findings() -> None:
-    runner = CliRunner()
-    summary = json.loads(runner.invoke(main, ["summary", UNCLEAN, "--format", "json"]).stdout)
+    (summary,) = kproto_rows("summary", UNCLEAN)
     assert next(iter(summary)) == "findings"
     assert summary["findings"] == rows(UNCLEAN)
-    text = runner.invoke(main, ["summary", UNCLEAN]).stdout.splitlines()
+    text = run_kproto("summary", UNCLEAN).stdout.splitlines()
     assert text[0] == "Findings"
     assert text[2].strip() == doctor(UNCLEAN).stdout.splitlines()[0]
-    chosen = runner.invoke(main, ["summary", UNCLEAN, "--broker", "1", "--format", "json"]).stdout
-    assert json.loads(chosen)["findings"] is None  # of a part of the requests nothing follows
+    (chosen,) = kproto_rows("summary", UNCLEAN, "--broker", "1")
+    assert chosen["findings"] is None  # of a part of the requests nothing follows
 
 
 @pytest.mark.slow

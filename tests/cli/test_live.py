@@ -78,7 +78,6 @@ def test_brokers_answer_what_send_sends_and_tell_every_request():
         (["send", "127.0.0.1:1", "--api", "6", "--api-version", "9"], "{}", "has no version 9"),
         (["send", "127.0.0.1:1", "--api", "6"], "[", "not JSON"),
         (["send", "127.0.0.1:1", "--api", "6", "--timeout", "nan"], json.dumps(UPDATE), "number of seconds"),
-        (["send", "127.0.0.1:1", "--api", "6"], "[]", "a message is a JSON object"),
         (["send", "127.0.0.1:1", "--api", "6"], json.dumps(UPDATE), "the connection is refused: nothing listens"),
         (
             ["send", "a..b:9092", "--api", "6"],
@@ -86,7 +85,6 @@ def test_brokers_answer_what_send_sends_and_tell_every_request():
             "a..b:9092 could not be reached: the name a..b cannot",
         ),
         (["send", "127.0.0.1:99999", "--api", "6"], "{}", "no HOST:PORT"),
-        (["send", "127.0.0.1:1", "--api", "6"], "[" * 100_000, "nested too deep"),
         (["send", "127.0.0.1:1", "--api", "6"], "\udcff", "not JSON"),
         (["send", "127.0.0.1:1", "--api", "6", "--timeout", "inf"], "{}", "--timeout"),
         (
@@ -296,10 +294,4 @@ def test_send_reads_its_request_from_a_file(tmp_path):
     with EmbeddedCluster(1) as cluster:
         address = f"127.0.0.1:{cluster[0].port}"
         result = run_kproto("send", address, "--api", "6", "--file", tmp_path / "request.json")
-    assert (result.exit_code, result.stdout) == (0, '{"errorCode": 0}\n')
-
-
-def test_send_prints_the_answer_alone():
-    with EmbeddedCluster(1) as cluster:
-        result = run_kproto("send", f"127.0.0.1:{cluster[0].port}", "--api", "6", input=json.dumps(UPDATE))
     assert (result.exit_code, result.stdout) == (0, '{"errorCode": 0}\n')

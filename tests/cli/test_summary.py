@@ -189,12 +189,6 @@ def test_neither_spark_nor_pandas_is_loaded() -> None:
     assert done.stdout.splitlines()[1] == "[]"
 
 
-def test_tables_that_do_not_exist_are_told_with_those_that_do() -> None:
-    result = run_kproto("tables", "nosuch")
-    assert result.exit_code == 2
-    assert "try requests, responses, partition_errors" in result.stderr
-
-
 def test_a_capture_of_other_traffic_says_so() -> None:
     talk = make.Talk().open()
     for number in range(4):
