@@ -5,13 +5,15 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from click.testing import CliRunner, Result
 
 from kproto.cli import main
 
-__all__ = ["kproto_on_a_terminal", "kproto_prints", "kproto_rows", "run_kproto"]
+__all__ = ["kproto_on_a_terminal", "kproto_prints", "kproto_rows", "kproto_running", "run_kproto", "shown_until"]
 
 
 def run_kproto(*words: object, **more: Any) -> Result:
@@ -29,6 +31,29 @@ def kproto_prints(*words: object, code: int = 0, **more: Any) -> str:
 def kproto_rows(*words: object, **more: Any) -> list[dict[str, Any]]:
     """The JSON lines that a command prints."""
     return [json.loads(line) for line in kproto_prints(*words, "--format", "json", **more).splitlines()]
+
+
+@contextmanager
+def kproto_running(*words: object) -> Iterator[subprocess.Popen[str]]:
+    """A command in a process of its own, which is killed at the end."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "kproto", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def shown_until(process: subprocess.Popen[str], text: str) -> str:
+    """What a process prints up to the line that has a text."""
+    assert process.stdout is not None
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if text in line:
+            return seen
+    raise AssertionError(f"{text!r} was not shown: {seen}")
 
 
 def kproto_on_a_terminal(*words: object, columns: int, notes: bool = True, **environment: str) -> str:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import click
 
@@ -199,7 +199,9 @@ def command(
     if not is_ours:
         raise ConfigurationError(f"{out}: kproto did not write the summary.json of these tables; delete it")
     if form == "json":
-        print(json.dumps(_facts(run, out) | run.summary))
+        facts = {"out": str(out), "inputs": run.inputs, "seconds": round(run.seconds, 3)}
+        facts |= {"bodies_decoded": run.bodies_decoded, "tables": run.rows}
+        print(json.dumps(facts | run.summary))
     else:
         print_sections([*sections, _tables(run, out)])
     if report is not None:
@@ -268,17 +270,6 @@ def _settings(texts: Sequence[str]) -> dict[str, str]:
             raise ConfigurationError(f"{text!r} is not KEY=VALUE of Spark; try e.g. --conf spark.executor.memory=2g")
         settings[name] = value
     return settings
-
-
-def _facts(run: Run, out: Place) -> dict[str, Any]:
-    """The facts of the run that stand beside the summary: files, rows, seconds."""
-    return {
-        "out": str(out),
-        "inputs": run.inputs,
-        "seconds": round(run.seconds, 3),
-        "bodies_decoded": run.bodies_decoded,
-        "tables": run.rows,
-    }
 
 
 def _tables(run: Run, out: Place) -> Section:

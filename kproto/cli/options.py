@@ -381,7 +381,9 @@ def format_option(*others: str, description: str = "The form of the output.") ->
         others: The formats beside ``text``.
         description: The option's text in ``--help``.
     """
-    return click.option("--format", "form", type=click.Choice(["text", *others]), default="text", show_default=True, help=description)
+    return click.option(
+        "--format", "form", type=click.Choice(["text", *others]), default="text", show_default=True, help=description
+    )
 
 
 def properties_option(description: str, name: str = "--security") -> Callable[..., Any]:

@@ -1,6 +1,5 @@
 """The commands that run brokers and speak to them, and the scenario whose recording must agree with its journal."""
 
-import contextlib
 import json
 import logging
 import re
@@ -12,7 +11,7 @@ import threading
 from functools import partial
 
 import pytest
-from commands import kproto_prints, run_kproto
+from commands import kproto_prints, kproto_running, run_kproto
 from free_ports import free_ports
 
 from channel.broker.cluster import EmbeddedCluster
@@ -35,23 +34,8 @@ UPDATE = {
 }
 
 
-@contextlib.contextmanager
-def brokers(*args):
-    """The command in the foreground of a process of its own."""
-    server = subprocess.Popen(
-        [sys.executable, "-m", "kproto", "brokers", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        yield server
-    finally:
-        server.terminate()
-        server.wait(120)
-        server.stdout.close()
-        server.stderr.close()
-
-
 def test_brokers_answer_what_send_sends_and_tell_every_request():
-    with brokers("--count", "2", "--requests") as server:
+    with kproto_running("brokers", "--count", "2", "--requests") as server:
         members = [json.loads(server.stdout.readline()) for _ in range(2)]
         assert [member["broker_id"] for member in members] == [0, 1]
         address = f"127.0.0.1:{members[1]['port']}"
@@ -250,14 +234,14 @@ def test_a_scenario_that_cannot_begin_leaves_nothing(monkeypatch):
 def test_brokers_listen_at_the_base_port_and_their_id():
     port = free_ports(1)
     first = port - 100
-    with brokers("--count", "1", "--first-id", "100", "--base-port", str(first)) as server:
+    with kproto_running("brokers", "--count", "1", "--first-id", "100", "--base-port", first) as server:
         assert json.loads(server.stdout.readline()) == {"broker_id": 100, "host": "127.0.0.1", "port": port} | {
             "broker_epoch": 1
         }
 
 
 def test_brokers_end_when_nobody_reads_their_requests():
-    with brokers("--count", "1", "--requests") as server:
+    with kproto_running("brokers", "--count", "1", "--requests") as server:
         address = f"127.0.0.1:{json.loads(server.stdout.readline())['port']}"
         server.stdout.close()
         sent = kproto_prints("send", address, "--api", "6", input=json.dumps(UPDATE))

@@ -1,14 +1,12 @@
 """``kproto top`` of KRaft's metadata log: what it says of real logs, of growing ones, and beside captures."""
 
 import signal
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import kproto_rows, run_kproto
+from commands import kproto_rows, kproto_running, run_kproto, shown_until
 from kraft_runs import RUNS, capture, metadata, truth
 
 from kproto.cli.metadata_top import LogView
@@ -94,20 +92,13 @@ def test_a_growing_log_is_followed_in_a_pipe(tmp_path: Path) -> None:
     directory = tmp_path / "__cluster_metadata-0"
     directory.mkdir()
     (directory / SEGMENT).write_bytes(data[:700])
-    with subprocess.Popen(
-        [sys.executable, "-m", "kproto", "top", "--interval", "0.1", str(directory)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        try:
-            assert process.stdout is not None
-            assert "epoch 1 (KRaft)" in process.stdout.readline() + process.stdout.readline()
-            with (directory / SEGMENT).open("ab") as file:
-                file.write(data[700:])
-            assert any("controller 1002, epoch 3 (KRaft)" in line for line in process.stdout)
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=60)
-        finally:
-            process.kill()
+    with kproto_running("top", "--interval", "0.1", directory) as process:
+        assert shown_until(process, "epoch 1 (KRaft)").count("\n") == 2
+        with (directory / SEGMENT).open("ab") as file:
+            file.write(data[700:])
+        shown_until(process, "controller 1002, epoch 3 (KRaft)")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
     assert process.returncode == 130
 
 

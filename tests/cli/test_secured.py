@@ -2,12 +2,10 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from commands import run_kproto
+from commands import kproto_running, run_kproto
 from tls_certificates import certificates
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
@@ -40,25 +38,20 @@ def test_brokers_metadata_and_send_speak_tls_and_sasl_as_the_page_shows(folder: 
         done = run_kproto(*args, "--security", folder / settings, input=text)
         return done.exit_code, done.output
 
-    command = [sys.executable, "-m", "kproto", "brokers", "--count", "1", "--security"]
-    with subprocess.Popen(
-        [*command, str(folder / "broker.properties")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as server:
-        try:
-            assert server.stdout is not None
-            address = f"localhost:{json.loads(server.stdout.readline())['port']}"
-            code, out = kproto(
-                "send", address, "--api", "UpdateMetadata", settings="client.properties", text=json.dumps(UPDATE)
-            )
-            assert (code, json.loads(out)) == (0, {"errorCode": 0})
-            code, out = kproto("metadata", "--bootstrap", address, "--format", "json", settings="client.properties")
-            assert (code, json.loads(out)["partitions"]) == (0, [])
-            code, out = kproto("metadata", "--bootstrap", address, settings="wrong.properties")
-            assert code != 0
-            assert "invalid username or password" in out
-            assert "secret" not in out
-        finally:
-            server.terminate()
-            assert server.stderr is not None
-            said = server.stderr.read()
+    with kproto_running("brokers", "--count", "1", "--security", folder / "broker.properties") as server:
+        assert server.stdout is not None
+        address = f"localhost:{json.loads(server.stdout.readline())['port']}"
+        code, out = kproto(
+            "send", address, "--api", "UpdateMetadata", settings="client.properties", text=json.dumps(UPDATE)
+        )
+        assert (code, json.loads(out)) == (0, {"errorCode": 0})
+        code, out = kproto("metadata", "--bootstrap", address, "--format", "json", settings="client.properties")
+        assert (code, json.loads(out)["partitions"]) == (0, [])
+        code, out = kproto("metadata", "--bootstrap", address, settings="wrong.properties")
+        assert code != 0
+        assert "invalid username or password" in out
+        assert "secret" not in out
+        server.terminate()
+        assert server.stderr is not None
+        said = server.stderr.read()
     assert "secret" not in said

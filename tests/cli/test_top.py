@@ -19,12 +19,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from commands import run_kproto
+from commands import kproto_running, run_kproto, shown_until
 
 from kproto.api import api_name
 from kproto.capture import CaptureReader, CaptureSummary, exchanges
@@ -297,34 +296,10 @@ def test_a_stream_that_breaks_off_ends_with_what_was_shown_and_a_warning(data: b
 # ---- what grows ------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [sys.executable, "-m", "kproto", "top", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def shown_until(process: subprocess.Popen[str], text: str) -> str:
-    assert process.stdout is not None
-    seen = ""
-    for line in process.stdout:
-        seen += line
-        if text in line:
-            return seen
-    raise AssertionError(f"{text!r} was not shown: {seen}")
-
-
 def test_a_growing_file_is_followed_and_ctrl_c_ends_with_130(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "growing.pcap"
     path.write_bytes(b"")
-    with running("--interval", "0.1", str(path)) as process:
+    with kproto_running("top", "--interval", "0.1", str(path)) as process:
         assert_fits(shown_until(process, "no control request yet"))
         with path.open("ab") as file:
             file.write(data[: len(data) // 2])
@@ -342,7 +317,7 @@ def test_files_that_come_into_a_directory_are_followed(tmp_path: Path, data: byt
     while cut < len(data) // 2:  # between two packets
         cut += 16 + struct.unpack_from("<I", data, cut + 8)[0]
     (tmp_path / "tap-00001.pcap").write_bytes(data[:cut])
-    with running("--interval", "0.1", str(tmp_path)) as process:
+    with kproto_running("top", "--interval", "0.1", str(tmp_path)) as process:
         shown_until(process, "requests so far")
         (tmp_path / "part").write_bytes(data[:24] + data[cut:])
         (tmp_path / "part").rename(tmp_path / "tap-00002.pcap")
@@ -396,7 +371,7 @@ def test_each_capture_point_of_a_directory_is_followed_and_new_ones_too(
 
     write("east-00001.pcap", first[: len(first) // 2])
     write("west-00001.pcap", second[: len(second) // 2])
-    with running("--interval", "0.1", str(tmp_path)) as process:
+    with kproto_running("top", "--interval", "0.1", str(tmp_path)) as process:
         shown_until(process, "2 capture points")
         with (tmp_path / "west-00001.pcap").open("ab") as file:
             file.write(b"".join(second[len(second) // 2 :]))
