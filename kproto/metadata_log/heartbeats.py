@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 ALIVE: Final = "though alive"
 """Words of the evidence of a broker that was fenced while its process lived."""
 
+SHUT_DOWN: Final = "its heartbeats asked to shut down"
+"""The evidence of a controlled shutdown, of which no record tells where the broker led no partition."""
+
 _S: Final = 1_000_000_000
 _SLOT_NS: Final = 10 * _S
 _LATE: Final = 2.5
@@ -177,7 +180,7 @@ class Heartbeats:
             return self._fencing(span, from_ns, is_shown=is_shown)
         if span.state == "in controlled shutdown":
             runs = self.between(span.broker_id, span.broker_epoch, from_ns - 2 * _S, until_ns)
-            return "its heartbeats asked to shut down" if any(run.wants_shutdown for run in runs) else None
+            return SHUT_DOWN if any(run.wants_shutdown for run in runs) else None
         return None
 
     def progress(self, committed: list[tuple[int, int]]) -> Iterator[Progress]:
@@ -216,7 +219,7 @@ class Heartbeats:
         time_ns, last = listed[place - 1]
         gap = from_ns - time_ns
         if last.wants_shutdown:
-            return "its heartbeats asked to shut down"
+            return SHUT_DOWN
         if last.wants_fence:
             return "its heartbeats asked to be fenced"
         if not is_shown:

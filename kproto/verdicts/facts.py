@@ -696,9 +696,10 @@ class Facts:
         """When the controller took each broker out of ISRs while the live brokers still had it; in the order of time.
 
         It does so in a controlled shutdown, before the broker ends, by the next state, with a new leader epoch. Leaders
-        that shrink an ISR keep the leader epoch, and a broker that was killed is in the list of live brokers no more by
-        then. The broker is told to stop its replicas, which stay assigned to it. A deletion stops them first, too: that
-        of the leader as well, and a request to delete one follows, of which the capture may lack either.
+        that shrink an ISR keep the leader epoch (with KRaft they need not: there, records and heartbeats tell), and a
+        broker that was killed is in the list of live brokers no more by then. The broker is told to stop its replicas,
+        which stay assigned to it. A deletion stops them first, too: that of the leader as well, and a request to delete
+        one follows, of which the capture may lack either.
         """
         found: dict[Any, list[int]] = defaultdict(list)
         stops = {body.request.body_id: body.states for body in self.bodies if body.api_key == ApiKey.STOP_REPLICA}
@@ -725,19 +726,22 @@ class Facts:
                     old, new = before.state, after.state
                     gone = set(old.isr).difference(new.isr)
                     is_next = old.partition_epoch < 0 or new.partition_epoch == old.partition_epoch + 1
-                    if gone and is_next and new.leader_epoch > old.leader_epoch and new.epochs in told:
-                        sighting = told[new.epochs]
+                    sighting = told.get(new.epochs)
+                    if sighting is None or sighting.body.request.is_kraft_controller:
+                        continue
+                    if gone and is_next and new.leader_epoch > old.leader_epoch:
                         for broker in gone.intersection(sighting.body.live or (), new.replicas):
                             found[broker].append(sighting.ts)
         return {broker: sorted(times) for broker, times in found.items()}
 
     @cached_property
     def _left_in_sync(self) -> set[tuple[int, int]]:
-        """The brokers that left the live brokers while an ISR of several held them, and when.
+        """The brokers that left the live brokers while an ISR of several held them, with KRaft as leaders, and when.
 
-        A controlled shutdown takes the broker out of these first. Others rest on no evidence: the state before may lie
-        before the capture. A controller's log has both in the order in which they were decided; a broker may be told of
-        the ISR after others were told who is alive.
+        A controlled shutdown takes the broker out of these first; with KRaft a broker that leads nothing is fenced at
+        once, whatever ends it. Others rest on no evidence: the state before may lie before the capture. A controller's
+        log has both in the order in which they were decided; a broker may be told of the ISR after others were told who
+        is alive.
         """
         left = {broker: [stretch.since for stretch in stretches] for broker, stretches in self.absences.items()}
         held = {broker: [0] * (len(times) + 1) for broker, times in left.items()}
@@ -747,7 +751,9 @@ class Facts:
                     until = life.deleted or self.end  # of a topic that is deleted it takes out nobody
                     if after is not None:
                         until = min(until, after.ts + _ONE_BATCH * (not after.body.request.is_logged))
-                    for broker in left.keys() & step.state.isr if len(step.state.isr) > 1 else ():
+                    state, is_kraft = step.state, step.body.request.is_kraft_controller
+                    holding = {state.leader} if is_kraft else set(state.isr if len(state.isr) > 1 else ())
+                    for broker in holding & left.keys():
                         first, last = bisect_right(left[broker], step.ts), bisect_right(left[broker], until)
                         if first < last:  # how many ISRs hold it is counted from here on, and no more from there on
                             held[broker][first] += 1
@@ -778,13 +784,13 @@ class Facts:
 
         None: the captures do not tell, as they show no replica of it before, or as what told so may be missing.
         """
+        fenced = self._how_fenced.get((broker, ts))
+        if fenced is not None:
+            return fenced
         times, arrivals = self._shut_down.get(broker, []), self._arrivals.get(broker, [])
         place, came = bisect_right(times, ts), bisect_left(arrivals, ts)
         if place and (not came or times[place - 1] >= arrivals[came - 1]):
             return "a controlled shutdown"
-        fenced = self._how_fenced.get((broker, ts))
-        if fenced is not None:
-            return fenced
         is_whole = any(self._logs_listing(ts, ts)) or not self._lacks_bytes(broker, ts - SHUTDOWN, ts)
         if (broker, ts) in self._left_in_sync and is_whole:
             return "killed, hung or cut off (no controlled shutdown)"

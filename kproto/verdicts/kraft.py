@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode, error_name
-from kproto.metadata_log.heartbeats import ALIVE
+from kproto.metadata_log.heartbeats import ALIVE, SHUT_DOWN
 from kproto.verdicts.states import micros, most_within, often_within
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ def how_fenced(rows: Rows) -> dict[tuple[int, int], str]:
     """How brokers were fenced, where the log or heartbeats tell, by broker and time."""
     found = {}
     for _capture, broker, _epoch, _start, begin, _end, why, state, evidence in rows("broker_states"):
-        if why == "fenced after its controlled shutdown":
+        if why == "fenced after its controlled shutdown" or (state == "fenced" and evidence == SHUT_DOWN):
             found[broker, micros(begin)] = "a controlled shutdown"
         elif state == "fenced" and evidence and evidence.startswith("session timed out"):
             found[broker, micros(begin)] = evidence

@@ -153,6 +153,18 @@ def test_a_migration_is_one_story() -> None:
     assert both == answer(place, "leader")
 
 
+def test_how_a_broker_left_is_told_by_what_shows_it() -> None:
+    """Broker 0 was killed, while it led, and stopped, while it led nothing: only its heartbeats tell of the second."""
+    log, traffic = str(metadata("kraft-3.9-m", 3000)), str(capture("kraft-3.9-m"))
+    for place, first, second in [
+        ((log,), "killed, hung or cut off (no controlled shutdown)", None),
+        ((traffic,), "session timed out: no heartbeat for 9.0 s, and none came after", "a controlled shutdown"),
+        ((traffic, log), "session timed out: no heartbeat for 9.0 s, and none came after", "a controlled shutdown"),
+    ]:
+        rows = answer(place, "restarts", "--broker", "0")
+        assert [row["left_how"] for row in rows if row["mode"] == "KRaft"] == [first, second, "a controlled shutdown"]
+
+
 def test_a_capture_that_begins_late_says_nothing_that_the_whole_does_not_say() -> None:
     """What comes before a snapshot is counted backwards from it; with a log it is as the whole."""
     place = (str(capture("kraft-4.1-c")),)
