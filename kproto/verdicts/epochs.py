@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from kproto.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 Address = tuple[str, int]
 """A broker's address: IP and port."""
@@ -190,42 +190,6 @@ class Epochs:
             above = self._above(broker, broker_epoch, ts, is_kraft_controller=is_kraft_controller)
             yield Stale("refused_as_stale" if above is None else "broker_epoch_regressed", False, broker_epoch, above)
 
-    def refusal_reason(
-        self,
-        ts: int,
-        broker: Address,
-        name: str,
-        controller_epoch: int,
-        broker_epoch: int | None,
-        error_code: int,
-        *,
-        is_kraft_controller: bool,
-    ) -> str:
-        """The reason why a broker refused a whole request, in one clause; empty where the error's name says it all.
-
-        Args:
-            ts, broker, controller_epoch, broker_epoch, error_code, is_kraft_controller: See ``stale``.
-            name: The broker's name.
-        """
-        if error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
-            return "the broker failed on it; its log says why"
-        reasons = self.stale(
-            ts, broker, controller_epoch, broker_epoch, error_code, is_kraft_controller=is_kraft_controller
-        )
-        for stale in reasons:
-            if error_code == ErrorCode.STALE_CONTROLLER_EPOCH and stale.zombie:
-                older = f"controller epoch {controller_epoch} is older than"
-                if stale.newer is None:
-                    return f"{older} the broker's, which the capture does not show"
-                controller = f"{stale.newer.epoch} of controller {stale.newer.controller_id}"
-                return f"{older} {controller}: a controller that was replaced (zombie)"
-            if error_code == ErrorCode.STALE_BROKER_EPOCH and not stale.zombie:
-                older = f"broker epoch {broker_epoch} is older than"
-                if stale.known_epoch is None:
-                    return f"{older} the broker's: {name} has started again"
-                return f"{older} {stale.known_epoch}: meant for an earlier registration of {name}"
-        return ""
-
     def controllers(self) -> list[ControllerEpoch]:
         """The controllers that brokers accepted, in the order of their epochs."""
         some = sorted(self._controllers.items())
@@ -259,6 +223,31 @@ class Epochs:
     def turns(self) -> list[int]:
         """The times, ascending, from which on a verdict or ``had_full_update`` may be another."""
         return sorted({first + 1 for first in (*self._newest()[0], *self._full_updates.values())})
+
+
+def refusal_reason(error_code: int | None, reasons: Iterable[Stale], name: str) -> str:
+    """The reason why a broker refused a whole request, in one clause; empty where the error's name says it all.
+
+    Args:
+        error_code: The broker's answer.
+        reasons: What ``Epochs.stale`` yields of the request.
+        name: The broker's name.
+    """
+    if error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
+        return "the broker failed on it; its log says why"
+    for stale in reasons:
+        if error_code == ErrorCode.STALE_CONTROLLER_EPOCH and stale.zombie:
+            older = f"controller epoch {stale.seen_epoch} is older than"
+            if stale.newer is None:
+                return f"{older} the broker's, which the capture does not show"
+            controller = f"{stale.newer.epoch} of controller {stale.newer.controller_id}"
+            return f"{older} {controller}: a controller that was replaced (zombie)"
+        if error_code == ErrorCode.STALE_BROKER_EPOCH and not stale.zombie:
+            older = f"broker epoch {stale.seen_epoch} is older than"
+            if stale.known_epoch is None:
+                return f"{older} the broker's: {name} has started again"
+            return f"{older} {stale.known_epoch}: meant for an earlier registration of {name}"
+    return ""
 
 
 def broker_name(broker: object) -> str:

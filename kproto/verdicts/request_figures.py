@@ -18,7 +18,7 @@ from kproto.capture.model import Endpoint
 from kproto.error_codes import error_name
 from kproto.tables.arrays import array_of, rows_of
 from kproto.tables.schemas import NO_EPOCH
-from kproto.verdicts.epochs import Epochs, broker_name
+from kproto.verdicts.epochs import Epochs, broker_name, refusal_reason
 from kproto.verdicts.stale import epochs_in, learn_epochs
 from kproto.verdicts.states import FULL, INCREMENTAL
 
@@ -272,14 +272,9 @@ class RequestFigures:
         epoch, is_kraft = kind.controller_epoch, bool(kind.is_kraft_controller)
         if epoch in (None, NO_EPOCH) or kind.api_key == ApiKey.FETCH:  # a change of KRaft's log, which nobody refuses
             return kind._replace(type=None), None
-        asked = kind.address, epoch, kind.broker_epoch
-        reason = ""
-        if kind.error_code:
-            reason = self._seen.refusal_reason(
-                first, kind.address, broker_name(kind.target), epoch, kind.broker_epoch, kind.error_code,
-                is_kraft_controller=is_kraft,
-            )  # fmt: skip
-        stale = self._seen.stale(first, *asked, kind.error_code, is_kraft_controller=is_kraft)
+        asked = kind.address, epoch, kind.broker_epoch, kind.error_code
+        stale = list(self._seen.stale(first, *asked, is_kraft_controller=is_kraft))
+        reason = refusal_reason(kind.error_code, stale, broker_name(kind.target))
         zombie = next((found for found in stale if found.zombie), None)
         phase = "" if kind.error_code else self._phase_of(kind, first)
         kind = kind._replace(type=None, reason=reason, is_zombie=zombie is not None, phase=phase)

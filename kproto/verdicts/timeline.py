@@ -12,7 +12,7 @@ from kproto.tables.bodies import BodyCache, ControlBody, RequestPrefix, prefix_f
 from kproto.tables.brokers import BrokerDirectory
 from kproto.tables.json_choice import named_ids, names_partition
 from kproto.verdicts.answers import PartitionError, Verdict, partition_reason, unreadable, verdict_of
-from kproto.verdicts.epochs import Epochs, broker_name
+from kproto.verdicts.epochs import Epochs, broker_name, refusal_reason
 from kproto.verdicts.knowledge import Changes, Knowledge, PartitionChange
 from kproto.verdicts.states import deletes
 
@@ -251,10 +251,11 @@ class Timeline:
         )
         if sender is not None:
             if verdict.error_code:
-                entry.reason = self._epochs.refusal_reason(
-                    exchange.time_ns // 1000, exchange.server, broker_name(target), sender.controller_epoch,
-                    sender.broker_epoch, verdict.error_code, is_kraft_controller=sender.is_kraft_controller,
+                stale = self._epochs.stale(
+                    exchange.time_ns // 1000, exchange.server, sender.controller_epoch, sender.broker_epoch,
+                    verdict.error_code, is_kraft_controller=sender.is_kraft_controller,
                 )  # fmt: skip
+                entry.reason = refusal_reason(verdict.error_code, stale, broker_name(target))
             self._learn_epochs(exchange, sender, verdict.error_code)
         body = entry.body
         if body is not None:
