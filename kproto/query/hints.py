@@ -2,18 +2,40 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
+import duckdb
+
+from kproto.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import duckdb
 
     from kproto.tables.filters import Filters
 
 _NAMED: Final = 3
 """The number of names that a hint lists."""
+
+
+@contextmanager
+def explained_by_duckdb(cause: str = "the tables cannot be read: ") -> Iterator[None]:
+    """Turn DuckDB's errors, at a query or at a damaged or vanished file, into errors of one line.
+
+    Args:
+        cause: The words before DuckDB's own.
+
+    Raises:
+        ConfigurationError: In these words; of a table that is not there, with the command that lists the tables.
+    """
+    try:
+        yield
+    except duckdb.Error as e:
+        said = str(e).strip().splitlines()[0]
+        if isinstance(e, duckdb.CatalogException):
+            said = said.rstrip("!") + ("; kproto tables lists the tables" if "Table with name" in said else "")
+        raise ConfigurationError(cause + said) from None
 
 
 def absent(tables: duckdb.DuckDBPyConnection, filters: Filters) -> str:

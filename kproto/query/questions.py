@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -13,12 +12,11 @@ import pyarrow as pa
 
 from kproto.error_codes import ErrorCode
 from kproto.errors import ConfigurationError
-from kproto.query.hints import absent, comparison, down, strangers
+from kproto.query.hints import absent, comparison, down, explained_by_duckdb, strangers
+from kproto.tables.arrays import with_column
 from kproto.verdicts.epochs import partition_error_meaning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kproto.tables.filters import Filters
 
 
@@ -524,7 +522,7 @@ def ask_sql(tables: duckdb.DuckDBPyConnection, sql: str, values: list[Any] | Non
     Raises:
         ConfigurationError: DuckDB refuses the query, in DuckDB's words; or the text holds no query.
     """
-    with _explained():
+    with explained_by_duckdb(""):
         if not tables.extract_statements(sql):
             raise ConfigurationError("this SQL asks nothing; try: SELECT count(*) FROM requests")
         return _interruptible(tables, sql, values or [])
@@ -551,18 +549,6 @@ def _interruptible(tables: duckdb.DuckDBPyConnection, sql: str, values: list[Any
         raise
 
 
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Turn DuckDB's errors into those of ``ask_sql``."""
-    try:
-        yield
-    except duckdb.CatalogException as e:
-        hint = "; kproto tables lists the tables" if "Table with name" in str(e) else ""
-        raise ConfigurationError(str(e).strip().splitlines()[0].rstrip("!") + hint) from None
-    except duckdb.Error as e:
-        raise ConfigurationError(str(e).strip().splitlines()[0]) from None
-
-
 def _times(name: str, question: Question, from_ns: int | None, to_ns: int | None, *, is_of_two: bool) -> list[Any]:
     """The values of the two parameters of a question of the time between two moments; none of others."""
     if not question.between:
@@ -580,14 +566,12 @@ def _times(name: str, question: Question, from_ns: int | None, to_ns: int | None
 
 def _take_other(tables: duckdb.DuckDBPyConnection, other: duckdb.DuckDBPyConnection, until: datetime) -> None:
     """Give tables what ``diff`` compares them with. Where both have one cluster it has one name."""
-    with _explained():
+    with explained_by_duckdb(""):
         names = [_clusters(each) for each in (tables, other)]
-    for name, sql in _OF_OTHER.items():
-        with _explained():
-            rows = other.sql(sql, params=[until]).to_arrow_table()
+        found = {name: other.sql(sql, params=[until]).to_arrow_table() for name, sql in _OF_OTHER.items()}
+    for name, rows in found.items():
         if len(names[0]) == len(names[1]) == 1:
-            place = rows.schema.get_field_index("cluster")
-            rows = rows.set_column(place, "cluster", pa.array(names[0] * rows.num_rows, pa.string()))
+            rows = with_column(rows, "cluster", pa.array(names[0] * rows.num_rows, pa.string()))
         tables.register(name, rows)
 
 

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kproto.errors import CaptureError, ConfigurationError
+from kproto.errors import CaptureError
+from kproto.query.hints import explained_by_duckdb
 from kproto.tables.files import file_state
 from kproto.tables.places import arrow_path, remove_tree, require_no_link, require_no_links_in, write_whole
 from kproto.tables.schemas import BROKER_DAYS, INTS, TIME
@@ -29,18 +30,21 @@ from kproto.verdicts.derived import VIEWS
 from kproto.verdicts.history import changes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow.dataset as ds
 
     from kproto.tables.places import Place
 
-SPARK_FUNCTIONS: Final = """
+SESSION: Final = """
+    SET TimeZone = 'UTC';
     CREATE MACRO array_except(a, b) AS [x for x in a if not list_contains(b, x)];
     CREATE MACRO collect_set(x) AS list(DISTINCT x);
     CREATE MACRO size(a) AS len(a);
     CREATE MACRO timestamp_micros(n) AS make_timestamptz(n);
     CREATE MACRO unix_micros(t) AS epoch_us(t);
 """
-"""Defines the functions that the derived tables' SQL calls by Spark's names."""
+"""Shows times in UTC, and defines the functions that the derived tables' SQL calls by Spark's names."""
 
 _VERSION: Final = 1
 _DAYS_HELD: Final = 8
@@ -143,14 +147,21 @@ _STATES_LEFT: Final = """
 """
 
 
-def _computed(connection: duckdb.DuckDBPyConnection, day: str, held: pa.Table) -> _Day:
+def _computed(
+    connection: duckdb.DuckDBPyConnection, source: StoredTables | Mapping[str, pa.Table], day: str, held: pa.Table
+) -> _Day:
     """A day's rollup.
 
     Args:
-        connection: With the day's rows as ``day_requests``, ``day_responses`` and ``day_states``.
+        connection: For all days, one after another.
+        source: The tables.
         day: The day.
         held: The states at the end of the day before.
     """
+    for name, table in _TABLES.items():
+        connection.register(table, _of_day(source, name, day))
+    if connection.execute(_LACKING).fetchall():
+        connection.register("day_states", _of_day(source, "partition_states", day, or_later=True))
     connection.register("held", held)
     connection.execute(_DAY)
     told = (connection.table(name).to_arrow_table() for name in ("all_sent", "all_states"))
@@ -168,34 +179,6 @@ def _computed(connection: duckdb.DuckDBPyConnection, day: str, held: pa.Table) -
     return _Day(brokers, left)
 
 
-@contextmanager
-def _open_rows(source: StoredTables | Mapping[str, pa.Table]) -> Iterator[Callable[[str, pa.Table], _Day]]:
-    """Give a function that computes the rollup of one of the tables' days from the states at the end of the day before.
-
-    Args:
-        source: Stored tables, or tables in memory.
-    """
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute(SPARK_FUNCTIONS)
-        if not isinstance(source, StoredTables):
-            for name in ("requests", "responses", "partition_states"):
-                connection.register(f"all_{name}", source[name])
-
-        def compute(day: str, held: pa.Table) -> _Day:
-            for name, table in _TABLES.items():
-                if isinstance(source, StoredTables):
-                    connection.register(table, _of_day(source, name, day))
-                    if name == "partition_states" and connection.execute(_LACKING).fetchall():
-                        connection.register(table, _of_day(source, name, day, or_later=True))
-                else:
-                    of_day = "" if name == "partition_states" else f"WHERE CAST(ts AS date) = '{day}'"
-                    connection.execute(f"CREATE OR REPLACE VIEW {table} AS SELECT * FROM all_{name} {of_day}")  # noqa: S608
-            return _computed(connection, day, held)
-
-        yield compute
-
-
 _TABLES: Final = {"requests": "day_requests", "responses": "day_responses", "partition_states": "day_states"}
 
 
@@ -207,15 +190,22 @@ _LACKING: Final = """
 That was an earlier one, whose states are known, or, if the day's captures were added late, a later one."""
 
 
-def _of_day(stored: StoredTables, name: str, day: str, *, or_later: bool = False) -> Any:
-    """The rows of a day, as a dataset."""
+def _of_day(
+    source: StoredTables | Mapping[str, pa.Table], name: str, day: str, *, or_later: bool = False
+) -> pa.Table | ds.Dataset:
+    """The rows of a day. Tables in memory hold all states together."""
+    if not isinstance(source, StoredTables):
+        table = source[name]
+        if "ts" not in table.column_names:
+            return table
+        return table.filter(pc.equal(table["ts"].cast(pa.date32()).cast(pa.string()), day))
     begins = f"{name}/date={day}/"
     rows = {
         file: count
-        for file, count in stored.rows.items()
+        for file, count in source.rows.items()
         if file.startswith(begins) or (or_later and file.startswith(f"{name}/") and file > begins)
     }
-    return table_dataset(StoredTables(stored.run, rows, stored.facts), name)
+    return table_dataset(StoredTables(source.run, rows, source.facts), name)
 
 
 def _days(source: StoredTables | Mapping[str, pa.Table]) -> dict[str, int]:
@@ -320,13 +310,12 @@ def _rolled_up(
         held = read_parquet(kept[days[valid - 1]][0] / _HELD_FILE).cast(_HELD)
     if valid == len(days):
         return
-    with _open_rows(source) as compute:
+    with duckdb.connect() as connection:
+        connection.execute(SESSION)
         for day in days[valid:]:
             if day in rows:
-                try:
-                    found = compute(day, held)
-                except duckdb.Error as e:
-                    raise ConfigurationError(f"the tables cannot be read: {str(e).splitlines()[0]}") from None
+                with explained_by_duckdb():
+                    found = _computed(connection, source, day, held)
                 held = found.held
                 yield day, found, {"version": _VERSION, "base": base, "requests": rows[day]}
             else:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
 
-from kproto.errors import ConfigurationError
+from kproto.query.hints import explained_by_duckdb
 from kproto.query.isr_requests import ISR_REQUESTS
-from kproto.query.rollups import SPARK_FUNCTIONS, broker_days
+from kproto.query.rollups import SESSION, broker_days
 from kproto.tables.places import RemotePath, place_of
 from kproto.tables.resolved import RESOLVED, changes_rows, resolved_reader
 from kproto.tables.schemas import BROKER_DAYS, TABLES
@@ -22,19 +21,6 @@ from kproto.verdicts.found import facts_of_clusters
 
 if TYPE_CHECKING:
     from kproto.tables.places import Place
-
-
-@contextmanager
-def explained_by_duckdb() -> Iterator[None]:
-    """Turn DuckDB's errors at reading tables, such as a damaged or vanished file, into errors of one line.
-
-    Raises:
-        ConfigurationError: In DuckDB's words.
-    """
-    try:
-        yield
-    except duckdb.Error as e:
-        raise ConfigurationError(f"the tables cannot be read: {str(e).strip().splitlines()[0]}") from None
 
 
 def open_tables(
@@ -64,8 +50,7 @@ def open_tables(
     connection = duckdb.connect()
     try:
         with explained_by_duckdb():
-            connection.execute("SET TimeZone = 'UTC'")
-            connection.execute(SPARK_FUNCTIONS)
+            connection.execute(SESSION)
             read = resolved_reader(reader_of(run), cluster, broker_ids)
             as_stored = not changes_rows(read) and cluster is None
             for name, schema in RESOLVED.items():

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import kproto
 from kproto.api import CONTROL_APIS, api_name
 from kproto.error_codes import error_name
-from kproto.query.views import explained_by_duckdb, open_tables
+from kproto.query.hints import explained_by_duckdb
+from kproto.query.views import open_tables
 from kproto.report.figures import ReportFigures
 from kproto.report.requests import RequestIndex
 from kproto.report.timeline import keep_changes, timeline
