@@ -44,8 +44,6 @@ from kproto.verdicts.states import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from kproto.tables.stored import Reader
-
 _STATE_COLUMNS: Final = (
     "body_id", "api_key", "topic", "topic_id", "partition", "leader", "leader_epoch", "partition_epoch", "isr",
     "replicas", "adding_replicas", "removing_replicas", "is_new", "leader_recovery_state", "delete_partition",
@@ -380,12 +378,6 @@ class Facts:
         table = self._tables.get(name)
         return () if table is None else rows_of(table, FACT_COLUMNS[name])
 
-    @classmethod
-    def of(cls, read: Reader, *, redact: bool = False) -> Facts:
-        """Return the facts of stored tables, or of tables in memory."""
-        pieces = ({name: table} for name, columns in FACT_COLUMNS.items() for table in read(name, columns))
-        return cls(pieces, redact=redact)
-
     def shown(self, kind: str, name: str) -> str:
         """The name of a topic, address or capture, or its replacement where names are left out."""
         if not self._redact:
@@ -454,10 +446,13 @@ class Facts:
         """The bodies in the order in which the first broker accepted each."""
         found: dict[bytes, Body] = {}
         sent: dict[bytes, dict[Any, int]] = defaultdict(dict)
+        unanswered: dict[bytes, list[Any]] = defaultdict(list)
         for request in self.requests:
             if request.body_id is None or (request.controller_id is None and request.api_key != ApiKey.FETCH):
                 continue
             sent[request.body_id].setdefault(request.broker_id, request.ts)
+            if request.error_code is None and request.api_key == ApiKey.STOP_REPLICA:
+                unanswered[request.body_id].append(request.broker_id)
             if request.error_code != 0:
                 continue
             body = found.get(request.body_id)
@@ -469,10 +464,6 @@ class Facts:
             body.last = request.ts
         for body_id, body in found.items():
             body.sent = sent[body_id]
-        unanswered: dict[bytes, list[Any]] = defaultdict(list)
-        for request in self.requests:
-            if request.api_key == ApiKey.STOP_REPLICA and request.body_id is not None and request.error_code is None:
-                unanswered[request.body_id].append(request.broker_id)
         table = self._tables.get("partition_states")
         if table is not None:
             wanted = pa.array(found.keys() | unanswered.keys(), pa.binary())
@@ -512,11 +503,11 @@ class Facts:
         return found
 
     @cached_property
-    def refused_partitions(self) -> dict[tuple[bytes, Any], dict[Partition, int]]:
+    def refused_partitions(self) -> dict[tuple[bytes | None, Any], dict[Partition, int]]:
         """The errors of single partitions, by body and broker; of a body that came twice, those of both answers."""
         if not self.partition_errors:
             return {}
-        found: dict[tuple[bytes, Any], dict[Partition, int]] = {}
+        found: dict[tuple[bytes | None, Any], dict[Partition, int]] = {}
         for request in self.requests:
             if request.body_id is not None and request.error_code == 0:
                 key = request.body_id, request.broker_id
@@ -529,14 +520,10 @@ class Facts:
 
     def accepted(self, body: Body, broker: Any, partition: Partition) -> bool:
         """Whether a broker accepted a body, and this partition in it."""
-        if broker not in body.told:
-            return False
-        assert body.request.body_id is not None
-        return partition not in self.refused_partitions.get((body.request.body_id, broker), ())
+        return broker in body.told and self.partition_error(body, broker, partition) is None
 
     def partition_error(self, body: Body, broker: Any, partition: Partition) -> int | None:
         """The error with which a broker refused a partition of a body; None: none."""
-        assert body.request.body_id is not None
         return self.refused_partitions.get((body.request.body_id, broker), {}).get(partition)
 
     def first_told(self, life: Incarnation, broker: Any, epochs: tuple[int, int]) -> tuple[int | None, bool]:
@@ -587,10 +574,8 @@ class Facts:
 
     def _is_elsewhere(self, body: Body, partition: Partition) -> bool:
         """Whether every broker refused a partition because it has a topic of that name with another id."""
-        if not self.partition_errors or body.request.body_id is None:
-            return False
-        codes = [self.refused_partitions.get((body.request.body_id, broker), {}).get(partition) for broker in body.told]
-        return set(codes) == {ErrorCode.INCONSISTENT_TOPIC_ID}
+        codes = {self.partition_error(body, broker, partition) for broker in body.told if self.partition_errors}
+        return codes == {ErrorCode.INCONSISTENT_TOPIC_ID}
 
     @cached_property
     def present(self) -> dict[Partition, Incarnation]:
@@ -776,8 +761,8 @@ class Facts:
 
     def back_since(self, broker: Any, ts: int, within: int) -> int:
         """When a broker came back that had left within some us after a time; else that time, or the end: not yet."""
-        gone = self.gone_between(broker, ts, ts + within)
-        return ts if gone is None else _after(self._arrivals.get(broker, []), gone) or self.end
+        absence = first_within(self.absences.get(broker, ()), ts, ts + within - 1)
+        return ts if absence is None else absence.until or self.end
 
     def how_it_left(self, broker: int, ts: int) -> str | None:
         """How a broker left the live brokers at a time, by what the controller did since it came.
@@ -885,8 +870,6 @@ class Facts:
 
     def gone_between(self, broker: Any, begin: int, end: int) -> int | None:
         """The first time between two at which no update lists a broker as alive any more; None: there is none."""
-        if not isinstance(broker, int):
-            return None
         absence = first_within(self.absences.get(broker, ()), begin, end - 1)
         return None if absence is None else max(begin, absence.since)
 

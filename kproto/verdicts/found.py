@@ -5,22 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kproto.tables.arrays import rows_of
-from kproto.tables.clusters import cluster_names
-from kproto.tables.resolved import RESOLVED
+from kproto.tables.arrays import table_of
+from kproto.tables.resolved import RESOLVED, by_cluster
 from kproto.tables.schemas import INTS, TIME, column, described
 from kproto.verdicts.catalogue import LIMITS
 from kproto.verdicts.events import events, reassignments
-from kproto.verdicts.facts import Facts
+from kproto.verdicts.facts import FACT_COLUMNS, Facts
 from kproto.verdicts.flaps import flapping
 from kproto.verdicts.rules import findings
 from kproto.verdicts.stale import CLUSTER
 from kproto.verdicts.updates import brokers_behind, missed_updates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from kproto.tables.stored import Reader
 
@@ -145,29 +143,13 @@ def facts_of_clusters(read: Reader, *, redact: bool = False) -> Iterator[Judged]
         read: Reads resolved rows, see ``kproto.tables.resolved``.
         redact: Number topics, addresses and files instead of naming them.
     """
-    shown: dict[str, set[str]] = {}
-    for table in read("clusters", ("cluster", "capture")):
-        for cluster, capture in rows_of(table):
-            shown.setdefault(cluster, set()).add(capture)
-    for cluster in cluster_names(shown):
-        some = read if len(shown) == 1 else _only(read, cluster, sorted(shown[cluster]))
-        yield cluster, Facts.of(some, redact=redact)
-
-
-def _only(read: Reader, cluster: str, captures: Sequence[str]) -> Reader:
-    wanted = pa.array(captures, pa.string())
-
-    def read_some(name: str, columns: Sequence[str]) -> Iterable[pa.Table]:
-        has_cluster = "cluster" in RESOLVED[name].names and name != "captures"
-        for table in read(name, [*dict.fromkeys([*columns, *(["cluster"] if has_cluster else [])])]):
-            if has_cluster:
-                yield table.filter(pc.equal(table["cluster"], cluster)).select(list(columns))
-            elif "capture" in columns:
-                yield table.filter(pc.is_in(table["capture"], value_set=wanted))
-            else:
-                yield table
-
-    return read_some
+    tables = {}
+    for name, columns in {**FACT_COLUMNS, "clusters": ("capture",)}.items():
+        of = ("cluster",) if "cluster" in RESOLVED[name].names else ()
+        tables[name] = pa.concat_tables(read(name, (*columns, *of)))
+    if tables["clusters"].num_rows:
+        for cluster, pieces in by_cluster(iter([tables])):
+            yield cluster, Facts(pieces, redact=redact)
 
 
 def _findings(facts: Facts) -> Iterable[Row]:
@@ -247,7 +229,4 @@ JUDGED: Final[dict[str, tuple[pa.Schema, Callable[[Facts], Iterable[Row]]]]] = {
 def judged_table(name: str, clusters: Iterable[Judged]) -> pa.Table:
     """Return a table of ``JUDGED`` for clusters, with the default limits."""
     schema, rows_in = JUDGED[name]
-    rows = ((cluster, *row) for cluster, facts in clusters for row in rows_in(facts))
-    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    arrays = [pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    return table_of(((cluster, *row) for cluster, facts in clusters for row in rows_in(facts)), schema)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
-from kproto.tables.arrays import array_of, rows_of
+from kproto.tables.arrays import array_of, rows_of, table_of
 from kproto.tables.schemas import TIME, column, described
 from kproto.verdicts.epochs import Epochs
 from kproto.verdicts.states import FULL
@@ -103,16 +103,13 @@ def stale_rows(requests: Iterable[pa.Table], epochs_of: Mapping[str, Epochs]) ->
         epochs_of: The epochs of each cluster whose controllers are known.
     """
     for table in requests:
-        rows = [
+        rows = (
             row
             for cluster in pc.unique(table["cluster"]).to_pylist()
             if cluster in epochs_of
             for row in _stale_of(table.filter(pc.equal(table["cluster"], cluster)), epochs_of[cluster])
-        ]
-        if rows:
-            columns = zip(*rows, strict=True)
-            arrays = [pa.array(values, kind) for values, kind in zip(columns, STALE_REQUESTS.types, strict=True)]
-            yield pa.Table.from_arrays(arrays, schema=STALE_REQUESTS)
+        )
+        yield table_of(rows, STALE_REQUESTS)
 
 
 def _stale_of(requests: pa.Table, epochs: Epochs) -> Iterator[tuple[Any, ...]]:

@@ -13,6 +13,7 @@ from kproto.tables import chunks, read
 from kproto.tables.resolved import resolved_reader
 from kproto.tables.stored import reader_of
 from kproto.verdicts.facts import Facts
+from kproto.verdicts.found import facts_of_clusters
 from kproto.verdicts.rules import Finding, findings
 
 UNCLEAN = {  # an unclean election was provoked on both partitions of this topic
@@ -65,7 +66,8 @@ def test_real_captures_show_what_was_provoked_and_nothing_else_that_wakes_people
 def test_tables_and_captures_give_the_same_findings() -> None:
     for path in CAPTURES[:3]:
         tables = read(path)
-        assert findings(Facts.of(resolved_reader(reader_of(tables)))) == found_in(path)
+        ((_cluster, facts),) = facts_of_clusters(resolved_reader(reader_of(tables)))
+        assert findings(facts) == found_in(path)
         assert findings(Facts(chunks([str(path)], chunk_bytes=20_000))) == found_in(path)
 
 
