@@ -1,5 +1,6 @@
 cimport cython
 from cpython.array cimport array
+from kproto.logs.state_lines cimport StateLog
 
 
 cdef class _Streams:
@@ -29,12 +30,28 @@ cdef class SeenLines:
 cdef class LogReader:
     cdef public str file
     cdef public object time_ns, summary
-    cdef object _capture, _wanted, _clock, _streams, _lines, _unwrapper, _states, _numbered_ns
+    cdef object _capture, _wanted, _clock, _streams, _lines, _unwrapper, _numbered_ns
     cdef object _controller_epoch, _held
     cdef SeenLines _seen
+    cdef StateLog _states
+    cdef bytes _stamp
+    cdef long long _stamp_ns
     cdef list _logged, _waiting
     cdef set _numbers
     cdef object _waiting_ns
     cdef long long _waiting_bytes
     cdef long _rises
     cdef bint _has_requests, _is_ordered
+
+    @cython.locals(line=bytes)
+    cdef _take(self, lines, list events)
+
+    @cython.locals(at=Py_ssize_t)
+    cdef bint _plain(self, bytes line, offset, length, list events) except -1
+
+    @cython.locals(stamp=bytes)
+    cdef bint _plain_state(self, bytes line, Py_ssize_t at, offset, length, list events) except -1
+
+
+cdef bint _ends_with_logger(bytes line) except -1
+cdef bint _is_thrown(bytes line) except -1

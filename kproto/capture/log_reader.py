@@ -22,12 +22,7 @@ from kproto.errors import CaptureError, EncodeError, KprotoError, UnsupportedApi
 from kproto.headers import encode_request_header, encode_response_header, request_header, response_header
 from kproto.logs.reading import LogReading
 from kproto.logs.request_lines import MARK, NOT_LOGGED, parse_request, present_form
-from kproto.logs.state_lines import (
-    WRITER_MARKS,
-    LoggedRequest,
-    StateLog,
-    with_writer,
-)
+from kproto.logs.state_lines import WRITER_MARKS, LoggedRequest, StateLog, with_writer
 from kproto.logs.times import LATEST_NS, LogClock, Stamp, UnusableLine, stamps_in
 from kproto.logs.wrappers import HAS_TIME, LONGEST_LINE, CutWidths, Lines, LogLine, Unwrapper, with_long_words
 
@@ -36,7 +31,7 @@ from .summary import StreamLoss
 from .wanted import NAMING, WantedApis
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
     from .model import Direction, FrameStatus
     from .summary import CaptureSummary
@@ -79,7 +74,8 @@ _BASE64: Final = re.compile(rb"(?i)content-transfer-encoding:\s*base64\b")
 _PART_BYTES: Final = 50
 """Estimated memory of a part beside its bytes."""
 
-_TAB: Final = 9
+_BRACKET: Final = 91
+_COLON: Final = 58
 _LONGEST_LOGGER: Final = 200
 
 _LONGEST_CUT: Final = 1 << 20
@@ -98,7 +94,8 @@ _CUT_START: Final = re.compile(
 )
 """A line of a broker that leads or follows from now on, up to a place before its ISR or leader ends."""
 
-_THROWN: Final = re.compile(rb"[\w.$]{1,200}(?:Exception|Error): $")
+_THROWN: Final = re.compile(rb"(?:Caused by: )?[\w.$]{1,200}(?:Exception|Error): ")
+"""How the text of an exception begins that follows a line."""
 
 _MOST_WAITING: Final = 64 << 20
 _LINE_BYTES: Final = 300
@@ -108,6 +105,7 @@ _LONGEST_WHY: Final = 300
 """Of an error that may hold a value of any length."""
 
 _NO_STATE: Final = "a line of a state change with a number that is none"
+_UNWRITABLE: Final = "a logged state that cannot be written: "
 _CUT: Final = "a line whose end is missing: a program cut it to show it"
 _NOT_JOINED: Final = "a line of a state change that was cut where its parts cannot be put together"
 
@@ -147,6 +145,15 @@ _ENDS: Final = (b"r)\n", b"r)\r\n")
 
 _LOGGER: Final = re.compile(rb" \([A-Za-z][\w.$]{2,200}(?::\d{1,6})?\)(?:</?[\w:.-]{1,60}/?>|\\[nr]|[^\w<>(])*$")
 """What ends a line, perhaps with what a page or a program put behind it."""
+
+
+def _ends_with_logger(line: bytes) -> bool:
+    return line.endswith(_ENDS) or _LOGGER.search(line, max(len(line) - _LONGEST_LOGGER, 0)) is not None
+
+
+def _is_thrown(line: bytes) -> bool:
+    return _THROWN.match(line) is not None and HAS_TIME.search(line, 0, _LONGEST_PREFIX) is None
+
 
 _TAGS: Final = re.compile(rb"(?:\]\]>)?(?:\s{0,9}</?[\w:.-]{1,60} ?/?>)+\s*$")
 _TAGS_BYTES: Final = 300
@@ -315,6 +322,8 @@ class LogReader:
         self._waiting: list[tuple[LogLine, list[bytes] | None]] = []
         self._waiting_bytes = self._waiting_ns = self._rises = 0
         self._seen = SeenLines()
+        self._stamp = b""  # of the last line in Kafka's own layout, and its time
+        self._stamp_ns = -1
         self._is_ordered = False  # whether it is known that the oldest line of the file stands first
 
     def begin_file(self, name: str) -> None:
@@ -326,7 +335,7 @@ class LogReader:
     def feed(self, data: bytes) -> list[Frame | Exchange]:
         """Take the next bytes of the file."""
         events: list[Frame | Exchange] = []
-        self._take(data, events)
+        self._take(self._lines.feed(data), events)
         return events
 
     def end_file(self, damage: str | None = None) -> list[Frame | Exchange]:
@@ -338,7 +347,7 @@ class LogReader:
         events: list[Frame | Exchange] = []
         if damage:
             self.summary.bad(damage, self._lines.offset)
-        self._take(b"", events, last=True)
+        self._take(self._lines.feed(b"", last=True), events)
         for message in self._unwrapper.end():
             self._message(message, events)
         self._end_held(events)
@@ -360,76 +369,78 @@ class LogReader:
         self._give_logged(events)
         return events
 
-    def _take(self, data: bytes, events: list[Frame | Exchange], *, last: bool = False) -> None:
-        unwrapper, kafka_ns, state_line = self._unwrapper, self._clock.kafka_ns, self._states.line
-        held = self._held
-        for line, offset, length in self._lines.feed(data, last=last):
+    def _take(self, lines: Iterable[tuple[bytes | None, int, int]], events: list[Frame | Exchange]) -> None:
+        unwrapper, held = self._unwrapper, self._held
+        for line, offset, length in lines:
             if line is None:
                 self.summary.bad(f"a line of more than {LONGEST_LINE >> 20} MiB", offset, length)
                 continue
-            if line[0] == _TAB and line[:4] == b"\tat " and not unwrapper.is_open:
-                continue  # where an exception was thrown
-            is_plain = line[24:26] == b"] " and line[17:18] == b":" and line[:1] == b"[" and not unwrapper.is_open
-            if is_plain and line.isascii() and b"&" not in line and b"\x1b" not in line:
-                is_plain = len(line) <= _LONGEST_STATE or line.find(line[:12], 12) < 0  # else several lines
-                is_plain = is_plain and len(line) > _LONGEST_HEAD
-            else:
-                is_plain = False
-            if is_plain:
-                at = line.find(b"[", 26, _LATEST_PLACE)  # of Kafka's own layout
-                if held.first is not None:
-                    self._end_held(events)
-                if at >= _LATEST_WRITER and line.startswith(WRITER_MARKS, at):
-                    self._message(LogLine(line, [], None, offset, length), events)
-                    continue
-                if at >= 0 and line.startswith(WRITER_MARKS, at):
-                    try:
-                        time_ns = kafka_ns(line)
-                        if time_ns >= 0:
-                            if line.endswith(_ENDS) or _LOGGER.search(line, max(len(line) - _LONGEST_LOGGER, 0)):
-                                if self._is_ordered:
-                                    if self._seen.is_copy(line[at:], time_ns):
-                                        self.summary.resent += 1
-                                    elif not state_line(line, at, time_ns) and _OF_STATES.search(
-                                        line, at, _LONGEST_STATE
-                                    ):
-                                        self.summary.bad(_CUT, offset, length)
-                                else:
-                                    self._wait(LogLine(line, [], None, offset, length), [line], at, events)
-                            else:
-                                held.begin(LogLine(line, [], None, offset, length))
-                            if self._logged:
-                                self._give_logged(events)
-                            continue
-                    except UnusableLine as e:
-                        self.summary.bad(str(e), offset, length)
+            if not unwrapper.is_open:
+                if len(line) > _LONGEST_HEAD and line[0] == _BRACKET and line[17] == _COLON and line[24:26] == b"] ":
+                    if self._plain(line, offset, length, events):
                         continue
-                    except (ValueError, OverflowError):
-                        self.summary.bad(_NO_STATE, offset, length)
-                        continue
-                at = line.find(MARK)
-                if at < 0:
-                    if not self._has_requests and b"ontroller" in line[26:60]:
-                        self.summary.format = "state-change log"
-                    if _NAMES_WRITER.search(line, 26, 26 + _LONGEST_PREFIX):
-                        self._message(LogLine(line, [], None, offset, length), events)
-                        continue
-                    if line.endswith(_ENDS) or _LOGGER.search(line, max(len(line) - _LONGEST_LOGGER, 0)):
-                        continue
-                logged = line[at + len(MARK) :].lstrip() if at >= 0 else b""
-                if (
-                    logged
-                    and b"\\" not in logged
-                    and (
-                        b";totalTime:" in logged if logged[:1] != b"{" else line.count(b"{", at) == line.count(b"}", at)
-                    )
-                ):
-                    self._message(LogLine(line, [], None, offset, length), events)
-                    continue
+                elif line.startswith(b"\tat ") or (held.first is None and _is_thrown(line)):
+                    continue  # an exception, and where it was thrown
             for message in unwrapper.line(line, offset, length):
                 self._message(message, events)
         if self._clock.assumed:
             self.summary.assumed_zone = True
+
+    def _plain(self, line: bytes, offset: int, length: int, events: list[Frame | Exchange]) -> bool:
+        """Take a line in Kafka's own layout; whether it is one line, of which no other is a part."""
+        if not line.isascii() or b"&" in line or b"\x1b" in line:
+            return False
+        if len(line) > _LONGEST_STATE and line.find(line[:12], 12) >= 0:
+            return False  # several lines
+        if self._held.first is not None:
+            self._end_held(events)
+        at = line.find(b"[", 26, _LATEST_PLACE)
+        if at >= 0 and line.startswith(WRITER_MARKS, at):
+            if at >= _LATEST_WRITER or not self._plain_state(line, at, offset, length, events):
+                self._message(LogLine(line, [], None, offset, length), events)
+            elif self._logged:
+                self._give_logged(events)
+            return True
+        at = line.find(MARK)
+        if at < 0:
+            if not self._has_requests and b"ontroller" in line[26:60]:
+                self.summary.format = "state-change log"
+            if not _NAMES_WRITER.search(line, 26, 26 + _LONGEST_PREFIX):
+                return _ends_with_logger(line)
+        else:
+            logged = line[at + len(MARK) :].lstrip()
+            if b"\\" in logged:
+                return False
+            if b";totalTime:" not in logged if logged[:1] != b"{" else line.count(b"{", at) != line.count(b"}", at):
+                return False
+        self._message(LogLine(line, [], None, offset, length), events)
+        return True
+
+    def _plain_state(self, line: bytes, at: int, offset: int, length: int, events: list[Frame | Exchange]) -> bool:
+        """Take a line of a state change in Kafka's own layout, if its time is one."""
+        try:
+            stamp = line[:25]
+            if stamp != self._stamp:
+                self._stamp_ns = self._clock.kafka_ns(line)
+                self._stamp = stamp
+            time_ns = self._stamp_ns
+            if time_ns < 0:
+                return False
+            if not _ends_with_logger(line):
+                self._held.begin(LogLine(line, [], None, offset, length))
+            elif not self._is_ordered:
+                self._wait(LogLine(line, [], None, offset, length), [line], at, events)
+            elif self._seen.is_copy(line[at:], time_ns):
+                self.summary.resent += 1
+            elif not self._states.line(line, at, time_ns) and _OF_STATES.search(line, at, _LONGEST_STATE):
+                self.summary.bad(_CUT, offset, length)
+        except UnusableLine as e:
+            self.summary.bad(str(e), offset, length)
+        except (ValueError, OverflowError):
+            self.summary.bad(_NO_STATE, offset, length)
+        except KprotoError as e:
+            self.summary.bad(_UNWRITABLE + str(e)[:_LONGEST_WHY], offset, length)
+        return True
 
     def _message(self, message: LogLine, events: list[Frame | Exchange]) -> None:
         mark = 0
@@ -571,6 +582,8 @@ class LogReader:
                 problem = str(e)
             except (ValueError, OverflowError):  # perhaps a space was put into a number
                 problem = _NO_STATE
+            except KprotoError as e:
+                problem = _UNWRITABLE + str(e)[:_LONGEST_WHY]
         if not problem and _OF_STATES.search(forms[0], 0, _LONGEST_STATE):
             problem = _CUT if len(forms) == 1 else _NOT_JOINED
         if problem:
@@ -590,7 +603,7 @@ class LogReader:
             raise UnusableLine(_CUT)
         stamps = stamps + stamps_in(text[:at])
         if not stamps and _THROWN.search(text[:at]):
-            return False  # the text of an exception that follows a line
+            return False
         if level := _DETAILED.search(text, max(at - _LONGEST_PREFIX, 0), at):
             text, at = b"%b %b" % (level[0], text[at:]), len(level[0]) + 1
         time_ns = self._clock.time_ns(stamps)
@@ -609,27 +622,27 @@ class LogReader:
         if not self._has_requests:
             summary.format = "state-change log"
         for request in logged:
-            version, form = request.body()
+            version = request.version
             if request.controller_epoch < 0 and request.topic_ids is None:
                 continue  # the lines do not tell whose request it is
             summary.requests[request.api_key, version] += 1
             if request.api_key not in self._wanted:
                 continue
             try:
-                body = _encoded(request.api_key, version, "request", form)
+                body = codec.encode(request.message(), version)
                 if request.api_key == ApiKey.UPDATE_METADATA and not request.error_code:
                     answer = _ACCEPTED
                 else:
-                    answer = _encoded(request.api_key, version, "response", request.answer(version))
-            except KprotoError as e:
-                summary.bad(f"a logged state that cannot be written: {str(e)[:_LONGEST_WHY]}", self._lines.offset)
+                    answer = codec.encode(request.answer(), version)
+                correlation_id = request.correlation_id
+                if correlation_id is None:
+                    correlation_id = self._number(request)
+                number = correlation_id.to_bytes(4, "big", signed=True)
+            except (KprotoError, OverflowError) as e:
+                summary.bad(_UNWRITABLE + str(e)[:_LONGEST_WHY], self._lines.offset)
                 continue
-            correlation_id = request.correlation_id
-            if correlation_id is None:
-                correlation_id = self._number(request)
             client_id = str(request.controller_id)
             head, answer_head = _logged_heads(request.api_key, version, client_id)
-            number = correlation_id.to_bytes(4, "big", signed=True)
             head, answer_head = head[:4] + number + head[8:], number + answer_head[4:]
             key = request.broker_id, request.controller_id, request.correlation_id is None
             streams = self._streams.get(key)
@@ -786,7 +799,8 @@ def _logged_heads(api_key: int, version: int, client_id: str) -> tuple[bytes, by
 def _body(api_key: int, version: int, kind: Literal["request", "response"], form: Any) -> tuple[bytes, FrameStatus]:
     """Write a body; it is missing where no codec writes it, or, of other APIs, where the log does not show it whole."""
     try:
-        return _encoded(api_key, version, kind, present_form(form, api_key, kind)), WHOLE
+        message = _message_class(api_key, kind).from_json(present_form(form, api_key, kind), version)
+        return codec.encode(message, version), WHOLE
     except (UnsupportedApi, UnsupportedVersion):
         if api_key in CONTROL_APIS:
             raise
@@ -795,10 +809,6 @@ def _body(api_key: int, version: int, kind: Literal["request", "response"], form
         if api_key in CONTROL_APIS:
             raise
         return b"", GAP
-
-
-def _encoded(api_key: int, version: int, kind: Literal["request", "response"], form: Any) -> bytes:
-    return codec.encode(_message_class(api_key, kind).from_json(form, version), version)
 
 
 _message_class: Final = lru_cache(maxsize=1000)(codec.message_class)

@@ -23,3 +23,6 @@ cdef class StateLog:
     cdef LoggedRequest _request(
         self, object api_key, object broker, object controller, object epoch, object correlation, object time_ns
     )
+
+    @cython.locals(begin=Py_ssize_t, end=Py_ssize_t)
+    cpdef bint line(self, bytes text, Py_ssize_t at, object time_ns) except -1

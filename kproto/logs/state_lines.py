@@ -16,12 +16,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
+from kproto import messages
 from kproto.api import ApiKey
+from kproto.json_form import uuid_from_json
 
 from .reading import UNKNOWN, UNKNOWN_IDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from kproto.codec import Message
 
 BROKER_MARK: Final = b"[Broker id="
 CONTROLLER_MARK: Final = b"[Controller id="
@@ -204,7 +208,7 @@ class LoggedRequest:
         controller_id, controller_epoch: The sender.
         correlation_id: Its correlation id; None of a decision that only the controller's log shows.
         time_ns, last_ns: When it was received, and when its last line was written.
-        topics: Topic -> the states of its partitions, in Kafka's JSON form.
+        topics: Topic -> the states of its partitions.
         errors: (topic, partition, error code) of the answer.
         error_code: Error of the whole request.
         answered: Whether the lines show that it was answered.
@@ -214,12 +218,6 @@ class LoggedRequest:
         topic_ids: In KRaft, where a broker takes its part of a change of the metadata: the ids of topics; None where a
             controller sent a request.
     """
-
-    __slots__ = (
-        "answered", "api_key", "broker_epoch", "broker_id", "controller_epoch", "controller_id", "correlation_id",
-        "count", "deletes", "detailed", "error_code", "errors", "last_ns", "live_brokers", "of_kraft", "time_ns",
-        "topic_ids", "topics",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -237,7 +235,7 @@ class LoggedRequest:
         self.correlation_id: int | None = correlation_id
         self.time_ns: int = time_ns
         self.last_ns: int = time_ns
-        self.topics: dict[bytes, list[dict[str, Any]]] = {}
+        self.topics: dict[bytes, list[Any]] = {}
         self.errors: list[tuple[bytes, int, int]] = []
         self.error_code: int = 0
         self.answered: bool = correlation_id is None and api_key != ApiKey.LEADER_AND_ISR  # what a controller decided
@@ -268,7 +266,7 @@ class LoggedRequest:
             and self.correlation_id < other.correlation_id
         )
 
-    def add(self, topic: bytes, state: dict[str, Any]) -> None:
+    def add(self, topic: bytes, state: Any) -> None:
         """Add a partition's state."""
         states = self.topics.get(topic)
         if states is None:
@@ -284,8 +282,8 @@ class LoggedRequest:
         number = self.api_key
         for topic, states in self.topics.items():
             state = states[0]
-            place = state["partitionIndex"], state["leaderEpoch"]
-            for value in (*place, state.get("leader", 0), state.get("zkVersion", 0)):
+            place = state.partition_index, state.leader_epoch
+            for value in (*place, getattr(state, "leader", 0), getattr(state, "zk_version", 0)):
                 number = (number * 1000003 + value) & 0xFFFFFFFF
             number = crc32(topic, number)
             break
@@ -293,82 +291,84 @@ class LoggedRequest:
             number = crc32(repr(self.live_brokers).encode(), number)
         return -1 - number // 4
 
-    def body(self) -> tuple[int, dict[str, Any]]:
-        """The version of the request that can hold what is known, and its body in Kafka's JSON form."""
-        head: dict[str, Any] = {
-            "controllerId": self.controller_id,
-            "controllerEpoch": self.controller_epoch,
-            "brokerEpoch": self.broker_epoch,
-        }
-        named = [
-            {"topicName": topic.decode("utf-8", "replace"), "partitionStates": states}
-            for topic, states in self.topics.items()
-        ]
-        head["topicStates"] = named
+    @property
+    def version(self) -> int:
+        """The version of the request that can hold what is known."""
         if self.api_key == ApiKey.UPDATE_METADATA:
-            head["liveBrokers"] = [
-                {
-                    "id": broker,
-                    "endpoints": [{"port": 0, "host": f"broker-{broker}", "listener": "", "securityProtocol": 0}],
-                    "rack": None,
-                }
+            return 6
+        if self.api_key == ApiKey.STOP_REPLICA:
+            return 3 if self.deletes is None else 0
+        if self.of_kraft or self.topic_ids is not None:
+            return 7
+        return 6 if any(state.leader_recovery_state for states in self.topics.values() for state in states) else 4
+
+    def message(self) -> Message:
+        """The request with what is known."""
+        topic_state = _TOPIC_STATES[self.api_key]
+        head: dict[str, Any] = {
+            "controller_id": self.controller_id,
+            "controller_epoch": self.controller_epoch,
+            "broker_epoch": self.broker_epoch,
+            "topic_states": [
+                topic_state(topic_name=_name(topic), partition_states=states) for topic, states in self.topics.items()
+            ],
+        }
+        if self.api_key == ApiKey.UPDATE_METADATA:
+            head["live_brokers"] = [
+                messages.UpdateMetadataBroker(
+                    id=broker, endpoints=[messages.UpdateMetadataEndpoint(host=f"broker-{broker}")], rack=None
+                )
                 for broker in self.live_brokers
             ]
-            return 6, head
-        if self.api_key == ApiKey.STOP_REPLICA:
-            if self.deletes is None:
-                return 3, head
-            parts = [
-                {"topicName": topic.decode("utf-8", "replace"), "partitionIndex": partition}
-                for topic, states in self.topics.items()
-                for partition in _partitions(states)
-            ]
-            return 0, {**head, "deletePartitions": self.deletes, "ungroupedPartitions": parts}
-        head["liveLeaders"] = []
-        every = [state for states in self.topics.values() for state in states]
-        of_kraft = self.of_kraft or self.topic_ids is not None
-        if not of_kraft and not any(state.get("leaderRecoveryState") for state in every):
-            return 4, head
-        for topic_name, form in zip(self.topics, named, strict=True):
-            form["topicId"] = (self.topic_ids or {}).get(topic_name, _NO_ID)
-        for state in every:
-            state.setdefault("leaderRecoveryState", 0)
-        head["type"] = 0
-        return (7, head | {"isKRaftController": True}) if of_kraft else (6, head)
+            return messages.UpdateMetadataRequest(**head)
+        if self.api_key == ApiKey.LEADER_AND_ISR:
+            for topic, state in zip(self.topics, head["topic_states"], strict=True):
+                if self.topic_ids and topic in self.topic_ids:
+                    state.topic_id = uuid_from_json(self.topic_ids[topic])
+            return messages.LeaderAndIsrRequest(**head, is_kraft_controller=self.version == 7)
+        if self.deletes is None:
+            return messages.StopReplicaRequest(**head)
+        del head["topic_states"]
+        parts = [
+            messages.StopReplicaPartitionV0(topic_name=_name(topic), partition_index=state.partition_index)
+            for topic, states in self.topics.items()
+            for state in states
+        ]
+        return messages.StopReplicaRequest(**head, delete_partitions=self.deletes, ungrouped_partitions=parts)
 
-    def answer(self, version: int) -> dict[str, Any]:
-        """The answer in Kafka's JSON form."""
+    def answer(self) -> Message:
+        """The answer."""
+        code = self.error_code
         if self.api_key == ApiKey.UPDATE_METADATA:
-            return {"errorCode": self.error_code}
-        errors = {(topic, partition): 0 for topic, states in self.topics.items() for partition in _partitions(states)}
-        errors.update(((topic, partition), code) for topic, partition, code in self.errors)
+            return messages.UpdateMetadataResponse(error_code=code)
+        errors = {(topic, state.partition_index): 0 for topic, states in self.topics.items() for state in states}
+        errors.update(((topic, partition), each) for topic, partition, each in self.errors)
+        error = _ERRORS[self.api_key]
         rows = [
-            {"topicName": topic.decode("utf-8", "replace"), "partitionIndex": partition, "errorCode": code}
+            error(topic_name=_name(topic), partition_index=partition, error_code=code)
             for (topic, partition), code in errors.items()
         ]
-        if self.api_key == ApiKey.LEADER_AND_ISR and version >= 5:
-            for row in rows:
-                del row["topicName"]
-            return {
-                "errorCode": self.error_code,
-                "topics": [{"topicId": _NO_ID, "partitionErrors": rows}],
-            }
-        return {"errorCode": self.error_code, "partitionErrors": rows}
+        if self.api_key == ApiKey.STOP_REPLICA:
+            return messages.StopReplicaResponse(error_code=code, partition_errors=rows)
+        if self.version < 5:
+            return messages.LeaderAndIsrResponse(error_code=code, partition_errors=rows)
+        topics = [messages.LeaderAndIsrTopicError(partition_errors=rows)]
+        return messages.LeaderAndIsrResponse(error_code=code, topics=topics)
 
 
-_NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+_TOPIC_STATES: Final[dict[int, Any]] = {
+    ApiKey.LEADER_AND_ISR: messages.LeaderAndIsrTopicState,
+    ApiKey.STOP_REPLICA: messages.StopReplicaTopicState,
+    ApiKey.UPDATE_METADATA: messages.UpdateMetadataTopicState,
+}
+_ERRORS: Final[dict[int, Any]] = {
+    ApiKey.LEADER_AND_ISR: messages.LeaderAndIsrPartitionError,
+    ApiKey.STOP_REPLICA: messages.StopReplicaPartitionError,
+}
 
 
-def _partitions(states: list[dict[str, Any]]) -> list[int]:
-    return [state["partitionIndex"] for state in states]
-
-
-def find_writer(text: bytes) -> int:
-    """Where a line of these logs names its writer; -1 in any other line."""
-    at = text.find(BROKER_MARK)
-    if at < 0:
-        at = text.find(CONTROLLER_MARK)
-    return at if at >= 0 else text.find(DELETION_MARK)
+def _name(topic: bytes) -> str:
+    return topic.decode("utf-8", "replace")
 
 
 def with_writer(text: bytes) -> tuple[bytes, int]:
@@ -376,7 +376,7 @@ def with_writer(text: bytes) -> tuple[bytes, int]:
 
     The place is -1 in a line that names no writer.
     """
-    at = find_writer(text)
+    at = next((at for mark in WRITER_MARKS if (at := text.find(mark)) >= 0), -1)
     if at >= 0:
         return text, at
     found = _FORMER_MARK.search(text, 0, _LONGEST_START) if b"Broker " in text or b"Controller " in text else None
@@ -449,7 +449,7 @@ class StateLog:
 
         Args:
             text: The line.
-            at: What ``find_writer`` said.
+            at: Where it names its writer.
             time_ns: When it was written.
 
         Returns:
@@ -598,9 +598,7 @@ class StateLog:
         told = _ids(isr), _ids(replicas)
         _keep(self._told, partition, told)
         numbers = int(controller_epoch), int(leader), int(leader_epoch)
-        state = _published(number, *numbers, told[0], int(partition_epoch), told[1])
-        state["offlineReplicas"] = _ids(offline or b"")
-        request.add(topic, state)
+        request.add(topic, _published(number, *numbers, told[0], int(partition_epoch), told[1], _ids(offline)))
         request.detailed = self._detailed = True
         return True
 
@@ -651,11 +649,19 @@ class StateLog:
         if not request.detailed:  # what lines at INFO told of it stands in these as well
             request.topics, request.count = {}, 0
         request.detailed = self._detailed = True
-        told = _ids(isr), int(partition_epoch), _ids(replicas)
-        state = _state(number, int(controller_epoch), int(leader), int(leader_epoch), *told, adding, removing)
-        state["isNew"] = is_new == b"true"
-        if recovery == b"1":
-            state["leaderRecoveryState"] = 1
+        state = messages.LeaderAndIsrPartitionState(
+            partition_index=number,
+            controller_epoch=int(controller_epoch),
+            leader=int(leader),
+            leader_epoch=int(leader_epoch),
+            isr=_ids(isr),
+            partition_epoch=int(partition_epoch),
+            replicas=_ids(replicas),
+            adding_replicas=_ids(adding),
+            removing_replicas=_ids(removing),
+            is_new=is_new == b"true",
+            leader_recovery_state=int(recovery == b"1"),
+        )
         request.add(topic, state)
         return True
 
@@ -670,10 +676,7 @@ class StateLog:
         request.detailed = True
         if former_deletes is not None:
             request.deletes = delete
-        request.add(
-            topic,
-            {"partitionIndex": number, "leaderEpoch": int(leader_epoch or -1), "deletePartition": delete},
-        )
+        request.add(topic, _stop(number, int(leader_epoch or -1), delete=delete))
         return True
 
     def _handling(self, broker: int, rest: bytes, time_ns: int) -> bool:
@@ -696,7 +699,7 @@ class StateLog:
             request.detailed, request.deletes = True, delete
         topic, number = _topic_partition(partition)
         request.last_ns = time_ns
-        request.add(topic, {"partitionIndex": number, "leaderEpoch": -1, "deletePartition": delete})
+        request.add(topic, _stop(number, -1, delete=delete))
 
     def _touched(self, broker: int, _rest: bytes, time_ns: int) -> bool:
         request = self._open.get(broker)
@@ -752,18 +755,18 @@ class StateLog:
             topic_id = told[1].decode() if told else self._topic_ids.get(topic)
             if topic_id is not None:
                 request.topic_ids.setdefault(topic, topic_id)
-        state = _state(
-            number,
-            request.controller_epoch,
-            broker if is_leader else int(role[1]),
-            int(leader_epoch),
-            _ids(isr) if is_leader else UNKNOWN_IDS,
-            UNKNOWN if partition_epoch is None else int(partition_epoch),
-            UNKNOWN_IDS,
-            adding,
-            removing,
+        state = messages.LeaderAndIsrPartitionState(
+            partition_index=number,
+            controller_epoch=request.controller_epoch,
+            leader=broker if is_leader else int(role[1]),
+            leader_epoch=int(leader_epoch),
+            isr=_ids(isr) if is_leader else UNKNOWN_IDS,
+            partition_epoch=UNKNOWN if partition_epoch is None else int(partition_epoch),
+            replicas=UNKNOWN_IDS,
+            adding_replicas=_ids(adding),
+            removing_replicas=_ids(removing),
+            is_new=leader_epoch == b"0" == partition_epoch,
         )
-        state["isNew"] = leader_epoch == b"0" == partition_epoch
         request.add(topic, state)
         return True
 
@@ -812,9 +815,18 @@ class StateLog:
             return True
         if request.topic_ids is not None:
             request.topic_ids[topic] = topic_id.decode()
-        numbers = int(number), request.controller_epoch, int(leader), int(leader_epoch)
-        told = _ids(isr), int(partition_epoch), _ids(replicas)
-        request.add(topic, _state(*numbers, *told, adding, removing))
+        state = messages.LeaderAndIsrPartitionState(
+            partition_index=int(number),
+            controller_epoch=request.controller_epoch,
+            leader=int(leader),
+            leader_epoch=int(leader_epoch),
+            isr=_ids(isr),
+            partition_epoch=int(partition_epoch),
+            replicas=_ids(replicas),
+            adding_replicas=_ids(adding),
+            removing_replicas=_ids(removing),
+        )
+        request.add(topic, state)
         return True
 
     def _ignoring(self, broker: int, rest: bytes, time_ns: int) -> bool:
@@ -859,7 +871,7 @@ class StateLog:
             leader, isr, _, leader_epoch, partition_epoch, controller_epoch, replicas, partition = found.groups()
             self._replicas[partition] = _ids(replicas)
         elif begin == b"Sending ":
-            return False
+            return True  # what it sends brokers tell
         elif found := _BECAME.match(rest):
             self._epochs[controller] = int(found[1])
             self._leading = {controller}
@@ -871,7 +883,7 @@ class StateLog:
         elif begin in (b"Newly ad", b"Currentl") and (found := _LIVE.match(rest)):
             known = self._epochs.get(controller)
             if known is not None and not self._tells_broker_epochs:
-                gone, live = _ids(found[1] or b""), _ids(found[2] or found[3])
+                gone, live = _ids(found[1]), _ids(found[2] or found[3])
                 if gone and controller not in self._listing:  # they were alive until now
                     self._decision(controller, known, time_ns - 1_000_000, live=sorted([*live, *gone]))
                 self._listing.add(controller)
@@ -988,7 +1000,7 @@ class StateLog:
             stop = LoggedRequest(ApiKey.STOP_REPLICA, broker, controller, known, None, time_ns)
             for number, replicas in partitions.items():
                 if broker in replicas:
-                    stop.add(topic, {"partitionIndex": number, "leaderEpoch": -2, "deletePartition": True})
+                    stop.add(topic, _stop(number, _DURING_DELETE, delete=True))
             self._give(stop)
 
     def _decision(
@@ -997,7 +1009,7 @@ class StateLog:
         epoch: int,
         time_ns: int,
         topic: bytes = b"",
-        state: dict[str, Any] | None = None,
+        state: Any = None,
         live: list[int] | None = None,
     ) -> None:
         """Give a decision, as an update that the controller's own broker knows from now on."""
@@ -1016,55 +1028,40 @@ def _keep(kept: OrderedDict[bytes, Any], name: bytes, value: Any, most: int = _M
         kept.popitem(last=False)
 
 
-def _state(
+def _published(
     number: int,
     controller_epoch: int,
     leader: int,
     leader_epoch: int,
-    isr: Any,
+    isr: list[int],
     partition_epoch: int,
-    replicas: Any,
-    adding: bytes | None,
-    removing: bytes | None,
-) -> dict[str, Any]:
-    """A partition's state in a LeaderAndIsr."""
-    return {
-        "partitionIndex": number,
-        "controllerEpoch": controller_epoch,
-        "leader": leader,
-        "leaderEpoch": leader_epoch,
-        "isr": isr,
-        "partitionEpoch": partition_epoch,
-        "replicas": replicas,
-        "addingReplicas": _ids(adding or b""),
-        "removingReplicas": _ids(removing or b""),
-        "isNew": False,
-    }
+    replicas: list[int],
+    offline: Sequence[int] = (),
+) -> messages.UpdateMetadataPartitionState:
+    return messages.UpdateMetadataPartitionState(
+        partition_index=number,
+        controller_epoch=controller_epoch,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=isr,
+        zk_version=partition_epoch,
+        replicas=replicas,
+        offline_replicas=offline,
+    )
 
 
-def _published(
-    number: int, controller_epoch: int, leader: int, leader_epoch: int, isr: Any, partition_epoch: int, replicas: Any
-) -> dict[str, Any]:
-    """A partition's state in an UpdateMetadata."""
-    return {
-        "partitionIndex": number,
-        "controllerEpoch": controller_epoch,
-        "leader": leader,
-        "leaderEpoch": leader_epoch,
-        "isr": isr,
-        "zkVersion": partition_epoch,
-        "replicas": replicas,
-        "offlineReplicas": [],
-    }
+def _stop(number: int, epoch: int, *, delete: bool) -> messages.StopReplicaPartitionState:
+    return messages.StopReplicaPartitionState(partition_index=number, leader_epoch=epoch, delete_partition=delete)
 
 
-_KNOWN_IDS: dict[bytes, list[int]] = {}
+_KNOWN_IDS: dict[bytes | None, list[int]] = {}
 
 
-def _ids(text: bytes) -> list[int]:
+def _ids(text: bytes | None) -> list[int]:
+    """The ids in a text, or in a part of a line that it may lack."""
     found = _KNOWN_IDS.get(text)
     if found is None:
-        found = [int(part) for part in text.replace(b" ", b"").split(b",") if part not in (b"", b"-")]
+        found = [int(part) for part in (text or b"").replace(b" ", b"").split(b",") if part not in (b"", b"-")]
         if len(_KNOWN_IDS) > 10_000:
             _KNOWN_IDS.clear()
         _KNOWN_IDS[text] = found

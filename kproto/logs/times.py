@@ -285,8 +285,7 @@ class LogClock:
         self._offsets: dict[int, int] = {}  # quarter of an hour on the log's clock -> its distance to UTC
         self._day = date.fromisoformat(reading.day) if reading.day else None
         self._told_day: date | None = None  # by the file's name, or the last line with a date
-        self._minute = self._stamp = b""
-        self._stamp_ns = 0
+        self._minute = b""
         self._minute_ns = 0
 
     def begin_file(self, name: str) -> None:
@@ -300,8 +299,6 @@ class LogClock:
 
     def kafka_ns(self, line: bytes) -> int:
         """Return the time of a line in Kafka's own layout, ``[2023-11-20 19:35:10,123] ``; -1 if it has another."""
-        if line[:25] == self._stamp:
-            return self._stamp_ns
         if line[:17] != self._minute:
             if line[24:25] != b"]" or line[20:21] != b"," or line[17:18] != b":":
                 return -1
@@ -311,11 +308,9 @@ class LogClock:
             self._minute_ns = self._utc_ns(Stamp(found[0].ns // (60 * _NS) * (60 * _NS), None))
             self._minute = line[:17]
         try:
-            self._stamp_ns = self._minute_ns + int(line[18:20]) * _NS + int(line[21:24]) * 1_000_000
+            return self._minute_ns + int(line[18:20]) * _NS + int(line[21:24]) * 1_000_000
         except ValueError:
             return -1
-        self._stamp = line[:25]
-        return self._stamp_ns
 
     def time_ns(self, stamps: list[Stamp]) -> int:
         """Return the time of a message.

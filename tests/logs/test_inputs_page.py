@@ -25,7 +25,7 @@ def test_every_option_of_the_page_is_there(command: str) -> None:
 )
 def test_every_form_that_the_page_names_has_its_test(named: str) -> None:
     assert named in PAGE
-    assert named in (Path(__file__).parent / "test_wrappers.py").read_text(encoding="utf-8")
+    assert named in (Path(__file__).parent / "test_posted_forms.py").read_text(encoding="utf-8")
 
 
 def test_pieces_that_never_end_are_bounded() -> None:
