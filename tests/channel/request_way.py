@@ -22,8 +22,11 @@ def main() -> None:
 
     calls: list[tuple[str, str]] = []
     counting = False
+    decided = ScriptedController._run.__code__  # it sends what follows from a decision
 
     def count(frame, event, _):
+        nonlocal counting
+        counting = counting or frame.f_code is decided
         if counting and event == "call" and frame.f_code.co_filename.startswith(ROOT):
             calls.append((threading.current_thread().name, frame.f_code.co_filename))
 
@@ -34,11 +37,10 @@ def main() -> None:
             controller.elect("orders", 0)
             controller.wait_all()
             sys.setprofile(count)
-            counting = True
             controller.elect("orders", 0)
+            sys.setprofile(None)
             controller.wait_all()
             counting = False
-            sys.setprofile(None)
     on_send_thread = sum("send-thread" in thread for thread, _ in calls)
     on_deciding_thread = sum(thread == "MainThread" for thread, _ in calls)
     print(len({file for _, file in calls}), on_deciding_thread, on_send_thread)

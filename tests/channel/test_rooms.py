@@ -29,7 +29,7 @@ def test_the_way_of_a_request_is_short() -> None:
     assert done.returncode == 0, done.stderr
     files, on_deciding_thread, on_send_thread = map(int, done.stdout.split())
     assert 10 <= files <= 20
-    assert 50 <= on_deciding_thread <= 125
+    assert 50 <= on_deciding_thread <= 110
     assert 50 <= on_send_thread <= 90
 
 
