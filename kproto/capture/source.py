@@ -313,7 +313,7 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
         raise CaptureError(f"{name}: two logs side by side, as diff -y prints them; name each log by itself")
     if looks_like_log(head):
         return "request log"
-    if b"\0" not in head and len(head) < HEAD and not whole:
+    if (b"\0" not in head or head[:1] == b"{") and len(head) < HEAD and not whole:
         return None
     if _PRINTED.search(head):
         raise CaptureError(f"{name}: packets as tcpdump or tshark print them; save the packets themselves: -w FILE")
