@@ -166,6 +166,8 @@ class TableBuilder:
         """Return the table of all rows."""
         if self._rows:
             self._pieces.append(self._piece())
+        if not self._pieces:
+            return self._schema.empty_table()  # with a chunk of each column: PySpark takes no column without one
         return pa.Table.from_batches(self._pieces, self._schema)
 
     def _piece(self) -> pa.RecordBatch:

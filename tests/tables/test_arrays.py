@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproto.tables.arrays import array_of
+from kproto.tables.arrays import array_of, table_of
 from kproto.tables.schemas import PARTS, SCAN
 
 CAPTURE = str(Path(__file__).parent.parent / "data" / "captures" / "ibp-2.8-a.pcap.gz")
@@ -50,6 +50,13 @@ def test_a_column_is_that_of_pyarrow(kind: pa.DataType, data: st.DataObject) -> 
 def test_a_value_beyond_its_type_is_refused() -> None:
     with pytest.raises(OverflowError):
         array_of([1 << 15], pa.int16())
+
+
+def test_a_table_without_rows_has_a_chunk_of_each_column() -> None:
+    """PySpark makes no frame of a column without any."""
+    table = table_of([], PARTS["requests"])
+    assert table.schema == PARTS["requests"]
+    assert {column.num_chunks for column in table.columns} == {1}
 
 
 def test_captures_become_columns_without_pandas() -> None:
