@@ -54,8 +54,8 @@ def test_a_value_beyond_its_type_is_refused() -> None:
 
 def test_a_table_without_rows_has_a_chunk_of_each_column() -> None:
     """PySpark makes no frame of a column without any."""
-    table = table_of([], PARTS["requests"])
-    assert table.schema == PARTS["requests"]
+    table = table_of([], SCAN)
+    assert table.schema == SCAN
     assert {column.num_chunks for column in table.columns} == {1}
 
 
