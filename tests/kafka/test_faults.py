@@ -3,6 +3,7 @@
 ``KPROTO_FORM=long`` makes the outages as long as 10 and 30 seconds.
 """
 
+import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,9 +28,12 @@ pytestmark = [
 ]
 
 ZOOKEEPER_OUT_S = 10 if IS_LONG else 6
-UNREACHABLE_S = 30 if IS_LONG else 9
-REQUEST_TIMEOUT_MS = 4_000
-"""After so long without an answer the controller gives a connection up, and tries the request again on a new one."""
+UNREACHABLE_S = 30 if IS_LONG else 16
+REQUEST_TIMEOUT_MS = 10_000
+"""After so long without an answer the controller gives a connection up, and tries the request again on a new one.
+
+A broker that a busy machine keeps from answering for longer is told twice; the outage is longer than this time.
+"""
 
 
 class Faults(LedCluster):
@@ -117,7 +121,10 @@ def test_an_unreachable_broker_gets_every_request_once_and_in_order(led: Faults,
     def told(broker_id: int) -> list[tuple[str, dict[str, Any]]]:
         return [(r.api, r.content) for r in led.requests(broker_id, before[broker_id])]
 
-    eventually(lambda: told(2) == told(0) == told(1))  # a request that came twice would stay
+    with contextlib.suppress(AssertionError):  # the comparisons below show what differs
+        eventually(lambda: told(2) == told(0) == told(1), 30)  # a request that came twice would stay
+    assert told(1) == told(0)
+    assert told(2) == told(0)
     assert len(told(0)) > 8
 
 
