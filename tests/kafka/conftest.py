@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import standstill
 from free_ports import free_ports
 from real_brokers import jars, real_kafka, zookeeper_alone
 
@@ -29,6 +30,10 @@ PROOFS = {
     5: "control traffic beside that of Kafka's own controller",
     6: "ZooKeeper, a broker or the controller out of reach",
 }
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(standstill)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
