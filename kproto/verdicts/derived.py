@@ -109,8 +109,6 @@ _ISR_EVENTS: Final = Derived(
     """,  # noqa: S608  # our own names
 )
 
-_STALE_REQUESTS: Final = Derived(STALE_REQUESTS, compute=stale_requests)
-
 _DELIVERIES: Final = Derived(
     described(
         "Who was told what, and when: each distinct body with each broker that it was sent to.",
@@ -192,7 +190,7 @@ DERIVED: Final = {
     "changes": Derived(CHANGES, compute=changes),
     "leadership": _LEADERSHIP,
     "isr_events": _ISR_EVENTS,
-    "stale_requests": _STALE_REQUESTS,
+    "stale_requests": Derived(STALE_REQUESTS, compute=stale_requests),
     "propagation": _PROPAGATION,
     "errors": _ERRORS,
 }

@@ -154,11 +154,6 @@ class Spans:
         """The time of the last request."""
         return self._reached[1][-1]
 
-    @property
-    def breaks(self) -> list[int]:
-        """The times of the first and the last request of each connection, in order."""
-        return sorted(ts for span in self._spans.values() for ts in span)
-
     def covers(self, begin: int, end: int) -> bool:
         """Whether one connection has a request at or before the begin, and one at or after the end."""
         begins, reached = self._reached

@@ -62,7 +62,8 @@ def _changes(facts: Facts, life: Incarnation, settled: int) -> dict[Literal["lea
     elsewhere nothing shows that they came or went.
     """
     alone = facts.listed_to if len(facts.listed_to) == 1 else frozenset()
-    breaks = [ts for broker in alone for ts in facts.spans[broker].breaks if facts.begin < ts < facts.end]
+    ends = sorted(ts for broker in alone for span in facts.spans[broker].stretches for ts in span)
+    breaks = [ts for ts in ends if facts.begin < ts < facts.end]
 
     def follows(brokers: set[int], ts: int) -> bool:
         is_alone = not alone.isdisjoint(brokers)

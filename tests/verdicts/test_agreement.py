@@ -263,12 +263,20 @@ def test_errors_of_partitions_are_the_same_everywhere(path: Path, summary: Row, 
     )
 
 
-def test_zombies_are_the_same_everywhere(path: Path, summary: Row, shown: list[Row], doctor: list[Row]) -> None:
+def test_zombies_are_the_same_everywhere(
+    path: Path, summary: Row, shown: list[Row], doctor: list[Row], report: Row
+) -> None:
     stale = [row for row in rows("query", path, "stale") if row["reason"] == "controller_epoch_regressed"]
-    zombies = summary["zombies"]
-    assert sum(row["requests"] for row in zombies) == len(stale)
-    refused = sum(bool(row["error_code"]) for row in stale)
-    assert sum(row["refused"] for row in zombies) == refused
+    sent = Counter((row["controller_id"], row["seen_epoch"]) for row in stale)
+    fenced = Counter((row["controller_id"], row["seen_epoch"]) for row in stale if row["error_code"])
+    for zombies, number, part in (
+        (summary["zombies"], "requests", "refused"),
+        (report["controllers"], "zombies", "fenced"),
+    ):
+        senders = {(row["controller_id"], row["controller_epoch"]): row for row in zombies if row[number]}
+        assert {sender: row[number] for sender, row in senders.items()} == sent
+        assert {sender: row[part] for sender, row in senders.items() if row[part]} == fenced
+    refused = fenced.total()
     assert sum(row["count"] for row in doctor if row["rule"] == "KP002") == refused
     said = sum("(zombie)" in (row.get("reason") or "") for row in shown)
     both = sum(row["error_code"] == STALE_BROKER_EPOCH for row in stale)  # the reason of these is the broker epoch

@@ -1,7 +1,6 @@
 """Zombies, rivals and requests for an earlier registration: one verdict in inspect, summary, query and report."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +8,7 @@ from commands import kproto_prints as run
 from table_truth import CAPTURES, name_of
 
 import kproto.tables
-from kproto.query import ask, open_tables
 from kproto.report.facts import report_facts
-from kproto.tables import chunks
-from kproto.verdicts import summarize
 from kproto.verdicts.epochs import Epochs, Stale
 
 A, B = ("10.0.0.1", 9092), ("10.0.0.2", 9092)
@@ -77,35 +73,6 @@ def test_a_rubbish_epoch_that_nobody_answered_makes_no_accepted_request_stale() 
     rows = [json.loads(line) for line in run("query", str(path), "stale", "--format", "json").splitlines()]
     assert len(rows) == 16
     assert {row["error_code"] for row in rows} == {11, 77}
-
-
-@pytest.mark.parametrize("path", CAPTURES, ids=name_of)
-def test_every_surface_gives_the_same_zombies(path: Path) -> None:
-    tables = kproto.tables.read(path)
-    with open_tables(tables) as sql:
-        rows = ask(sql, "stale").rows
-        zombies: dict[Any, list[int]] = {}
-        query = """
-            SELECT s.controller_id, q.controller_epoch, count(*), count_if(s.error_code <> 0)
-            FROM stale_requests s JOIN requests q ON q.frame_id = s.frame_id WHERE zombie GROUP BY ALL ORDER BY ALL
-        """
-        zombies = {(row[0], row[1]): [row[2], row[3]] for row in sql.execute(query).fetchall()}
-    summary = summarize(chunks([str(path)]))
-    assert {
-        (row["controller_id"], row["controller_epoch"]): [row["requests"], row["refused"]] for row in summary["zombies"]
-    } == zombies
-    facts = report_facts(tables)
-    assert {
-        (row["controller_id"], row["controller_epoch"]): [row["zombies"], row["fenced"]]
-        for row in facts["controllers"]
-        if row["zombies"]
-    } == zombies
-    assert len(facts["stale"]) == len(rows)
-    inspected = [json.loads(line) for line in run("inspect", str(path), "--format", "json").splitlines()]
-    fenced = [row for row in inspected if "(zombie)" in (row.get("reason") or "")]
-    with open_tables(tables) as sql:
-        query = "SELECT count(*) FROM stale_requests WHERE zombie AND error_code = 11 AND known_epoch IS NOT NULL"
-        assert sql.execute(query).fetchone() == (len(fenced),)
 
 
 def test_a_partitions_stale_epoch_is_called_no_zombie_everywhere() -> None:

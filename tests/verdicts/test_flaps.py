@@ -18,7 +18,7 @@ def changes(leaders: tuple[int, int], breaks: list[int], listed_to: set[int]) ->
         for ts, leader in zip((0, 100 * S), leaders, strict=True)
     ]
     facts: Any = SimpleNamespace(
-        listed_to=frozenset(listed_to), spans={1: SimpleNamespace(breaks=breaks)}, begin=0, end=1000 * S,
+        listed_to=frozenset(listed_to), spans={1: SimpleNamespace(stretches=[breaks])}, begin=0, end=1000 * S,
         is_settling=lambda _brokers, _ts, _settled: False, is_kraft_controller=False,
     )  # fmt: skip
     life: Any = SimpleNamespace(steps=steps)

@@ -16,51 +16,9 @@ from kproto.verdicts.facts import Facts
 from kproto.verdicts.found import facts_of_clusters
 from kproto.verdicts.rules import Finding, findings
 
-UNCLEAN = {  # an unclean election was provoked on both partitions of this topic
-    "ibp-0.8.2-a": "j9qpSh4.",
-    "ibp-0.9.0-a": "p6skbizWNQ53Dzz5SMrhI",
-    "ibp-0.10.0-a": "3ge",
-    "ibp-0.10.2-a": "OEr",
-    "ibp-1.0-a": "SIlzpEiR",
-    "ibp-2.2-a": "-.sV-Iq.RFXHy_d3I9NMu",
-    "ibp-2.4-IV0-a": "AbbDeUa7ukeYBzTn95mF0",
-    "ibp-2.4-IV1-a": "OyaPkza4CoHB9UqoIa_KY",
-    "ibp-2.6-a": "MrNzn70kEG_Qx",
-    "ibp-2.8-a": "N.C21.pHJDv.rrQedf15jQZH7I1sOGqPGkOxFWSZ",
-    "ibp-3.2-IV0-a": "3sb9Gy1T-aiZny_j8lTKG",
-    "ibp-3.9-a": "tVPM9N8d",
-    "ibp-3.9-a-cut": "tVPM9N8d",
-    "ibp-3.9-a-lossy": "tVPM9N8d",
-}
-PROVOKED = {  # what the program that played the controller did, see its steps
-    ("KP003", None, None), ("KP010", None, "noleader"), ("KP023", 9, "deadleader"),
-    ("KP043", 0, "err.topic"), ("KP043", 0, "made.by-python_1"), ("KP043", 0, "__consumer_offsets"),
-    ("KP050", 0, None), ("KP051", 0, "elsewhere"), ("KP051", 0, "norep"),
-}  # fmt: skip
-
 
 def found_in(path: Path) -> list[Finding]:
     return findings(Facts(chunks([str(path)])))
-
-
-@pytest.mark.parametrize("path", CAPTURES, ids=name_of)
-def test_real_captures_show_what_was_provoked_and_nothing_else_that_wakes_people(path: Path) -> None:
-    name = name_of(path)
-    wanted: set[tuple[str, Any, str | None]] = set()
-    if name in UNCLEAN:
-        wanted = {("KP011", None, UNCLEAN[name])}
-        if name.endswith("-lossy"):  # a deletion's answer is missing, so that it is uncertain
-            wanted.add(("KP061", None, None))
-    elif name == "external-controller-a":
-        wanted = PROVOKED
-    elif name == "ibp-3.9-migration-a":  # killed while the topic was being deleted, and never asked again
-        steps = [row for row in found_in(path) if row.rule == "KP041"]
-        wanted = {("KP041", 1, steps[0].topic)}
-        assert (steps[0].topic or "").startswith("mwc8DdAzGxDX1yXEA2GG")
-    found = [row for row in found_in(path) if row.severity != "note"]
-    assert {(row.rule, row.broker, row.topic) for row in found} == wanted
-    if name in UNCLEAN:
-        assert sorted(row.partition for row in found if row.partition is not None) == [0, 1]
 
 
 def test_tables_and_captures_give_the_same_findings() -> None:
