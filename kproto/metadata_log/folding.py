@@ -2,7 +2,8 @@
 
 ``fold`` gives each batch with the states that it made. A log that begins in the middle has changes that name only what
 changed; a snapshot behind them tells the rest backwards, since each change counts the partition epoch up by one, and
-the leader epoch where it names a leader. What stays unknown is None.
+the leader epoch where it names a leader. What stays unknown is None. The records of a transaction count when it ends,
+those of an aborted one never.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from kproto.metadata_log.members import QuorumMembers
 from kproto.metadata_log.records import (
     NO_LEADER,
     SAME_LEADER,
+    AbortTransactionRecord,
+    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    EndTransactionRecord,
     FenceBrokerRecord,
     KRaftVotersRecord,
     LeaderChangeRecord,
@@ -215,21 +219,17 @@ class FoldedLog:
 _MS: Final = 1_000_000
 _UNKNOWN_ID: Final = bytes(16)
 _NO_CHANGE: Final = 0
+_TRANSACTION: Final = frozenset({BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord})
 
 
 def fold(
     log: MetadataLog,
     visit: Callable[[FoldedBatch, LogRecord], None] | None = None,
     named: NamedLeaders | None = None,
+    took_effect: Callable[[FoldedBatch, LogRecord], None] | None = None,
 ) -> FoldedLog:
-    """Fold a log.
-
-    Args:
-        log: The log.
-        visit: Called with each record, as it is read, and the batch that holds it.
-        named: The leaders that captures name.
-    """
-    return LogFold(visit, named).run(log)
+    """Fold a log, see ``LogFold``."""
+    return LogFold(visit, named, took_effect).run(log)
 
 
 class LogFold:
@@ -238,13 +238,17 @@ class LogFold:
     Args:
         visit: Called with each record, as it is read, and the batch that holds it.
         named: The leaders that captures name.
+        took_effect: Called with each record that holds, in a transaction at its end, and the batch that holds it.
     """
 
     def __init__(
-        self, visit: Callable[[FoldedBatch, LogRecord], None] | None = None, named: NamedLeaders | None = None
+        self,
+        visit: Callable[[FoldedBatch, LogRecord], None] | None = None,
+        named: NamedLeaders | None = None,
+        took_effect: Callable[[FoldedBatch, LogRecord], None] | None = None,
     ) -> None:
         named = named or NamedLeaders({}, ())
-        self._visit = visit
+        self._visit, self._took_effect = visit, took_effect
         self._served = named.served
         self._made = FoldedLog()
         self._names: dict[bytes, str] = {}
@@ -253,7 +257,7 @@ class LogFold:
         self._has_brokers = False
         self._snapshot_end = 0
         self._pending: dict[tuple[bytes, int], list[tuple[FoldedState, MetadataRecord]]] = {}
-        self._held: dict[int, tuple[FoldedBatch, int]] = {}
+        self._open: list[tuple[FoldedBatch, LogRecord]] | None = None  # what waits for its transaction's end
         self._leaders = dict(named.leaders)
 
     def run(self, log: MetadataLog) -> FoldedLog:
@@ -284,9 +288,13 @@ class LogFold:
 
     # ---- batches and snapshots
 
+    def waiting(self) -> list[FoldedBatch]:
+        """Return the batches whose records wait for the end of their transaction."""
+        return list({id(batch): batch for batch, _record in self._open or ()}.values())
+
     def _end_at_gap(self, epoch: int) -> None:
         """Forget what brokers are, and who led, where the log has a gap before an epoch: both are known up to there."""
-        self._has_brokers = False
+        self._has_brokers, self._open = False, None
         for span in self._spans.values():
             span.until_ms = self._made.batches[-1].time_ms
         for former in self._made.epochs[-1:]:
@@ -297,7 +305,7 @@ class LogFold:
 
     def add(self, batch: RecordBatch) -> None:
         """Fold the next batch; what it makes is added to what ``run`` returned."""
-        made, image = self._made, self._made.image
+        made = self._made
         found = FoldedBatch(
             blake2b(b"%d %d " % (batch.epoch, batch.base_offset) + batch.data[17:21], digest_size=16).digest(),
             batch, batch.time_ms, self._leaders.get(batch.epoch),
@@ -313,25 +321,34 @@ class LogFold:
                 made.unread(each)
                 is_idle = False
                 continue
-            has_brokers = self._told(record, each) or has_brokers
+            is_idle = is_idle and isinstance(record, NoOpRecord)
             if each.is_control:
                 if isinstance(record, LeaderChangeRecord):
                     self._led(record, each)
                     found.leader_id = record.leader_id
+            elif type(record) in _TRANSACTION:
+                ended, self._open = self._open or (), [] if isinstance(record, BeginTransactionRecord) else None
+                for holder, held in ended if isinstance(record, EndTransactionRecord) else ():
+                    has_brokers = self._take(holder, held) or has_brokers
                 continue
-            is_idle = is_idle and isinstance(record, NoOpRecord)
-            if image.in_transaction:
-                self._held[id(record)] = found, each.offset  # the image keeps the record until the end
-            for change in image.apply(record):
-                holder, offset = self._held.get(id(change.record), (found, each.offset))
-                holder.states.append(self._state(change, offset))
-            if self._held and not image.in_transaction:
-                self._held.clear()
+            elif self._open is not None:
+                self._open.append((found, each))
+                continue
+            has_brokers = self._take(found, each) or has_brokers
         found.is_idle = is_idle
         self._has_brokers = self._has_brokers or not batch.base_offset
         if has_brokers and self._has_brokers:
             self._list_live(found)
         made.batches.append(found)
+
+    def _take(self, holder: FoldedBatch, each: LogRecord) -> bool:
+        """Fold a record that holds; return whether it is a broker's."""
+        if self._took_effect is not None:
+            self._took_effect(holder, each)
+        if each.record is not None and not each.is_control:
+            for change in self._made.image.apply(each.record):
+                holder.states.append(self._state(change, each.offset))
+        return self._told(each.record, each)
 
     def _state(self, change: PartitionFold, offset: int) -> FoldedState:
         made = FoldedState(
@@ -370,6 +387,8 @@ class LogFold:
                 made.unread(each)
                 continue
             if type(record) is not PartitionRecord:
+                if self._took_effect is not None:
+                    self._took_effect(found, each)
                 self._told(record, each._replace(offset=-1, time_ms=time_ms))
             if isinstance(record, RegisterBrokerRecord):
                 registered.add(record.broker_id)

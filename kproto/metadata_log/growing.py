@@ -71,7 +71,7 @@ class GrowingLog:
         self.is_whole = False
         if not self._whole_at:
             return self._read_all()
-        self.folded.batches.clear()
+        self.folded.batches[:] = self._fold.waiting()
         self.folded.brokers.clear()
         self.folded.epochs.clear()
         try:

@@ -2,7 +2,7 @@
 
 ``Image.apply`` takes a record and returns the states of partitions that it makes. What a PartitionChangeRecord leaves
 out is as before; where the log was not read from its beginning, nor a snapshot, what was before is unknown, and stays
-None. The records of a transaction count when it ends, those of an aborted one never.
+None. Transactions are settled before: see ``kproto.metadata_log.folding``.
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kproto.metadata_log.records import (
     SAME_LEADER,
-    AbortTransactionRecord,
-    BeginTransactionRecord,
     ClearElrRecord,
-    EndTransactionRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RemoveTopicRecord,
@@ -94,46 +91,29 @@ class Image:
     def __init__(self) -> None:
         self.topics: dict[bytes, Topic] = {}
         self.unknown: dict[tuple[int, int], int] = {}
-        self._held: list[MetadataRecord | UnknownRecord] | None = None
-
-    @property
-    def in_transaction(self) -> bool:
-        """Whether records wait for the end of their transaction."""
-        return self._held is not None
 
     def apply(self, record: MetadataRecord | UnknownRecord) -> Sequence[PartitionFold]:
-        """Apply the next record; return each change of a partition, at the end of a transaction those of all of it."""
+        """Apply the next record; return each change of a partition."""
         kind = type(record)
-        if self._held is None or kind in _TRANSACTION:
-            if kind is PartitionChangeRecord:
-                return (self._change(record),)  # type: ignore[arg-type]
-            if kind is PartitionRecord:
-                return (self._partition(record),)  # type: ignore[arg-type]
-            if kind is BeginTransactionRecord:
-                self._held = []
-            elif kind is EndTransactionRecord:
-                held, self._held = self._held or (), None
-                return [change for each in held for change in self.apply(each)]
-            elif kind is AbortTransactionRecord:
-                self._held = None
-            elif kind is RemoveTopicRecord:
-                return list(self._remove(record))  # type: ignore[arg-type]
-            elif isinstance(record, TopicRecord):
-                self._topic(record.topic_id).name = record.name
-            elif isinstance(record, ClearElrRecord):
-                self._clear_elr(record.topic_name)
-            elif isinstance(record, UnknownRecord):
-                key = record.record_type, record.version
-                self.unknown[key] = self.unknown.get(key, 0) + 1
-        else:
-            self._held.append(record)
+        if kind is PartitionChangeRecord:
+            return (self._change(record),)  # type: ignore[arg-type]
+        if kind is PartitionRecord:
+            return (self._partition(record),)  # type: ignore[arg-type]
+        if kind is RemoveTopicRecord:
+            return list(self._remove(record))  # type: ignore[arg-type]
+        if isinstance(record, TopicRecord):
+            self._topic(record.topic_id).name = record.name
+        elif isinstance(record, ClearElrRecord):
+            self._clear_elr(record.topic_name)
+        elif isinstance(record, UnknownRecord):
+            key = record.record_type, record.version
+            self.unknown[key] = self.unknown.get(key, 0) + 1
         return ()
 
     def forget(self) -> None:
         """Forget what may have changed where the log has a gap; names of topics stay."""
         for topic in self.topics.values():
             topic.partitions = dict.fromkeys(topic.partitions, _UNKNOWN)
-        self._held = None
 
     def _topic(self, topic_id: bytes) -> Topic:
         topic = self.topics.get(topic_id)
@@ -197,4 +177,3 @@ def _next(epoch: int) -> int:
 
 
 _LARGEST_EPOCH = (1 << 31) - 1
-_TRANSACTION = frozenset({BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord})

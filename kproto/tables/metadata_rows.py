@@ -228,7 +228,7 @@ class _Rows:
     def fold(self) -> FoldedLog:
         """Fold the log, and make the rows of all tables but the deliveries."""
         quorum = None if self._traffic is None else self._traffic.quorum
-        folded = fold(self._log, self._record, None if quorum is None else quorum.named())
+        folded = fold(self._log, self._record, None if quorum is None else quorum.named(), self._took_effect)
         if quorum is not None:
             folded.members.add_traffic(quorum.fetches, quorum.described)
         for batch in folded.batches:
@@ -318,10 +318,6 @@ class _Rows:
     def _record(self, batch: FoldedBatch, each: LogRecord) -> None:
         """Add a record that the fold reads."""
         record = each.record
-        if isinstance(record, RegisterControllerRecord):
-            self._controller_registered(record, each, is_new=batch.snapshot is None)
-        elif batch.snapshot is None and self._keeps_changing and isinstance(record, CHANGING):
-            self.changing.append(each)
         if isinstance(record, NoOpRecord):
             return
         shown = record if record is None or each.is_control else without_secrets(record)
@@ -340,12 +336,16 @@ class _Rows:
             batch.batch_id,
         )
 
-    def _controller_registered(self, record: RegisterControllerRecord, each: LogRecord, *, is_new: bool) -> None:
-        node, begins_late = record.controller_id, self._log.batches and self._log.batches[0].base_offset > 0
-        known = self._incarnations.get(node, b"" if begins_late else record.incarnation_id)
-        if is_new and known != record.incarnation_id:
-            self._controller_starts[node].append(each.time_ms * 1_000_000 + self.clocks.get(each.epoch, 0))
-        self._incarnations[node] = record.incarnation_id
+    def _took_effect(self, batch: FoldedBatch, each: LogRecord) -> None:
+        record, is_new = each.record, batch.snapshot is None
+        if isinstance(record, RegisterControllerRecord):
+            node, begins_late = record.controller_id, self._log.batches and self._log.batches[0].base_offset > 0
+            known = self._incarnations.get(node, b"" if begins_late else record.incarnation_id)
+            if is_new and known != record.incarnation_id:
+                self._controller_starts[node].append(each.time_ms * 1_000_000 + self.clocks.get(each.epoch, 0))
+            self._incarnations[node] = record.incarnation_id
+        elif is_new and self._keeps_changing and isinstance(record, CHANGING):
+            self.changing.append(each)
 
     def deliveries(self, traffic: MetadataTraffic) -> None:
         """Add the rows of ``metadata_deliveries``; batches of NoOpRecords alone are left out."""

@@ -4,11 +4,12 @@ import gzip
 import tracemalloc
 from pathlib import Path
 from struct import pack, pack_into
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from crc32c import crc32c
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kraft_runs import NODES, RUNS, metadata
 from metadata_batches import batch_of
@@ -28,6 +29,7 @@ from kproto.metadata_log.records import (
     PartitionRecord,
     TopicRecord,
     UnknownRecord,
+    encode_record,
 )
 
 TOPIC = bytes(15) + b"\x01"
@@ -278,14 +280,47 @@ def partition(**values: object) -> PartitionRecord:
     return PartitionRecord(**(plain | {"leader_epoch": 0, "partition_epoch": 0} | values))
 
 
-def test_an_aborted_transaction_never_happened() -> None:
-    topic = TopicRecord(name="orders", topic_id=TOPIC)
-    image = folded(BeginTransactionRecord(), topic, partition(), AbortTransactionRecord())
-    assert image.topics == {}
-    image = folded(BeginTransactionRecord(), topic, partition())
-    assert not image.topics
-    assert image.in_transaction
-    assert next(iter(image.apply(EndTransactionRecord()))).state == image.topics[TOPIC].partitions[0]
+NO_OP = None, encode_record(NoOpRecord())
+
+
+def says(batches: list[Any]) -> list[object]:
+    """All that a log says at its end, and the states on the way."""
+    held: list[int] = []
+    made = fold(MetadataLog(batches=batches), took_effect=lambda _batch, each: held.append(each.offset))
+    live = [batch.live for batch in made.batches if batch.live is not None]
+    states = [batch.states for batch in made.batches]
+    idle = {batch.begin_offset for batch in made.batches if batch.is_idle}
+    return [
+        made.image.topics, states, made.brokers, made.epochs, made.members.spans(), live[-1:], {*held} - idle,
+    ]  # fmt: skip
+
+
+@settings(max_examples=5)
+@given(run=st.sampled_from(RUNS), cuts=st.lists(st.integers(0, 400), min_size=4, max_size=4, unique=True))
+def test_the_records_of_a_transaction_count_at_its_end_and_those_of_an_aborted_one_never(
+    run: str, cuts: list[int]
+) -> None:
+    real = [(entry, batch) for batch in log_of(metadata(run, NODES[run][0])).batches for entry in batch.entries()]
+    ours = [at for at, (_entry, of) in enumerate(real) if not of.is_control]
+    begin, end, begin_aborted, abort = (ours[cut] for cut in sorted(cuts))
+    marks = {
+        begin: BeginTransactionRecord(), end: EndTransactionRecord(),
+        begin_aborted: BeginTransactionRecord(), abort: AbortTransactionRecord(),
+    }  # fmt: skip
+    marked, plain = [], []
+    for at, (entry, of) in enumerate(real):
+        one = other = entry.key, entry.value
+        if at in marks:
+            one, other = (None, encode_record(marks[at])), NO_OP
+        elif not of.is_control and (entry.value or b"")[1] in (23, 24, 25):  # the log's own transactions
+            one = other = NO_OP
+        elif not of.is_control and begin_aborted < at < abort:
+            other = NO_OP
+        for made, value in (marked, one), (plain, other):
+            made += batches_in(
+                encode_batch([value], base_offset=at, epoch=of.epoch, time_ms=entry.time_ms, control=of.is_control)
+            )
+    assert says(marked) == says(plain)
 
 
 def test_epochs_count_up_as_kafka_counts_them() -> None:

@@ -12,7 +12,7 @@ from kproto.metadata_log.files import read
 from kproto.metadata_log.finding import find
 from kproto.metadata_log.folding import fold
 from kproto.metadata_log.growing import GrowingLog
-from kproto.metadata_log.records import TopicRecord
+from kproto.metadata_log.records import BeginTransactionRecord, EndTransactionRecord, PartitionRecord, TopicRecord
 
 SEGMENT = f"{0:020}.log"
 
@@ -55,6 +55,19 @@ def test_a_log_that_grows_by_pieces_is_that_of_its_files(tmp_path: Path) -> None
     assert log.epoch == 3
     assert not log.read()
     assert not log.folded.batches
+
+
+def test_a_transaction_that_is_written_between_two_looks_is_told_at_its_end(tmp_path: Path) -> None:
+    parts = BeginTransactionRecord(), PartitionRecord(topic_id=bytes([1] * 16)), EndTransactionRecord()
+    (tmp_path / SEGMENT).write_bytes(topic(0))
+    log = GrowingLog([str(tmp_path)])
+    log.read()
+    told = []
+    for at, record in enumerate(parts, 1):
+        append(tmp_path / SEGMENT, batch_of(record, base_offset=at))
+        log.read()
+        told.append([state.offset for batch in log.folded.batches for state in batch.states])
+    assert told == [[], [], [2]]
 
 
 def test_new_segments_are_followed_and_deleted_ones_are_not_missed(
