@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from free_ports import free_ports
-from real_brokers import client_settings, real_kafka, security_file
+from real_brokers import administrator, client_settings, real_kafka, security_file
 
 from channel.errors import NoNode
 from channel.types import LeaderAndIsr
@@ -170,7 +170,7 @@ class LedCluster:
 
     def admin(self) -> AdminClient:
         """An administrator."""
-        return AdminClient(self.client())
+        return administrator(self.client())
 
     def produce(self, topic: str, count: int, first: int = 0, *, idempotent: bool = True) -> None:
         """Write numbers to a topic, each acknowledged by all replicas in sync."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka.admin import AdminClient
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
 from free_ports import free_ports
 
@@ -41,6 +42,13 @@ def eventually(condition: Callable[[], bool], seconds: float = 120) -> None:
     while not condition():
         assert time.monotonic() < deadline, "it did not come true"
         time.sleep(0.02)
+
+
+def administrator(settings: dict[str, Any]) -> AdminClient:
+    """A client of librdkafka that knows the controller: where its broker knew none, it would wait until it gives up."""
+    admin = AdminClient(settings)
+    eventually(lambda: admin.list_topics(timeout=60).controller_id >= 0)
+    return admin
 
 
 def elected(fleet: Fleet) -> int:

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 from free_ports import free_ports
 from kazoo.client import KazooClient
-from real_brokers import IS_LONG, PROTOCOL_VERSIONS, eventually, real_kafka
+from real_brokers import IS_LONG, PROTOCOL_VERSIONS, administrator, eventually, real_kafka
 
 from channel.broker.fleet import Fleet
 from channel.config import ChannelConfig
@@ -125,7 +125,7 @@ class Rehearsal:
     def __init__(self, fleet: Fleet, zookeeper: str) -> None:
         self.fleet = fleet
         self.zookeeper = zookeeper
-        self.admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{fleet[FIRST].port}"})
+        self.admin = administrator({"bootstrap.servers": f"127.0.0.1:{fleet[FIRST].port}"})
 
     def up(self) -> list[Any]:
         return [m for m in self.fleet if m.is_up and not m.is_paused]

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from led_cluster import CONTROLLER, LedCluster
-from real_brokers import eventually
+from real_brokers import administrator, eventually
 
 from channel.errors import Disconnected
 from channel.network.node_client import NodeClient
@@ -87,7 +87,7 @@ def refusal(future: Any) -> int:
 
 
 def test_what_brokers_decide_by_rights_is_asked_of_brokers(led: LedCluster) -> None:
-    admin, alice = AdminClient(as_user(led, "admin")), AdminClient(as_user(led, "alice"))
+    admin, alice = administrator(as_user(led, "admin")), AdminClient(as_user(led, "alice"))
     admin.create_topics([NewTopic("orders", 2, 1)])["orders"].result(60)
     setting = AlterableConfig(name="retention.ms", config_operation=0, value="5000")
     orders = IncrementalAlterConfigsResource(resource_type=2, resource_name="orders", configs=[setting])
@@ -115,7 +115,7 @@ def test_what_brokers_decide_by_rights_is_asked_of_brokers(led: LedCluster) -> N
 
 
 def test_a_client_without_rights_is_refused_by_the_node_as_by_a_broker(led: LedCluster) -> None:
-    admin, alice = AdminClient(as_user(led, "admin")), AdminClient(as_user(led, "alice"))
+    admin, alice = administrator(as_user(led, "admin")), AdminClient(as_user(led, "alice"))
     admin.create_topics([NewTopic("hidden", 1, 1)])["hidden"].result(60)
     everything = MetadataRequest(topics=None)
 
@@ -135,7 +135,7 @@ def test_a_client_without_rights_is_refused_by_the_node_as_by_a_broker(led: LedC
 
 
 def test_records_and_groups_pass_a_secured_node(led: LedCluster) -> None:
-    admin = AdminClient(as_user(led, "admin"))
+    admin = administrator(as_user(led, "admin"))
     admin.create_topics([NewTopic("read", 1, 1)])["read"].result(60)
     failures: list[Any] = []
     producer = Producer(as_user(led, "admin"))

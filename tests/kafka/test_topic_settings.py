@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from free_ports import free_ports
-from real_brokers import real_kafka
+from real_brokers import administrator, real_kafka
 
 from channel.lead.topic_settings import _SETTINGS, check_topic_settings
 from kproto.error_codes import ErrorCode
@@ -30,7 +30,7 @@ def admin(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     real_kafka("install", folder, "--jars", str(kafka_jars))
     try:
         real_kafka("start", folder, "--brokers", "1", "--base-port", str(base), "--zk-port", str(base + 2))
-        yield AdminClient({"bootstrap.servers": f"127.0.0.1:{base}"})
+        yield administrator({"bootstrap.servers": f"127.0.0.1:{base}"})
     finally:
         real_kafka("stop", folder, "--kill")
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, Self
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 from free_ports import free_ports
-from real_brokers import client_settings, eventually, jars, paused, real_kafka
+from real_brokers import administrator, client_settings, eventually, jars, paused, real_kafka
 from real_clients import Clients
 
 from channel.errors import ChannelError, NoNode
@@ -87,7 +87,7 @@ class RealCluster:
             if self.candidates:
                 eventually(lambda: self.controller() is not None)
             real_kafka("start-broker", str(self.folder / "kafka"), *map(str, BROKERS))
-            admin = AdminClient(self.client())  # kept: without it the answers do not come
+            admin = administrator(self.client())  # kept: without it the answers do not come
             for future in admin.create_topics([NewTopic(each, PARTITIONS, 3) for each in TOPICS]).values():
                 future.result(60)
             eventually(lambda: not list(self.unsettled()))
