@@ -201,7 +201,7 @@ class MetadataLog:
         That is each batch, and each snapshot that tells what the batches do not. A snapshot comes where it was taken,
         and only after a gap or where the log lacks its beginning.
         """
-        is_complete = True
+        is_complete = bool(self.batches)
         position = 0
         snapshots = iter(self.snapshots)
         snapshot = next(snapshots, None)

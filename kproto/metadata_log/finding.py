@@ -17,7 +17,6 @@ SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 SEGMENT: Final = re.compile(r"\d{20}\.log")
 _QUORUM_STATE: Final = "quorum-state"
-_DEPTH: Final = 3
 _MOST_DIRECTORIES: Final = 10_000
 _HEADER_BYTES: Final = 61
 _FORMAT_AT: Final = 16
@@ -53,7 +52,7 @@ class LogFiles:
 def find(paths: Iterable[str | os.PathLike[str]]) -> tuple[LogFiles, list[str]]:
     """Part some paths into the files of metadata logs and the others.
 
-    A directory counts if it is, or holds within three levels, a copy of ``__cluster_metadata-0``: it has that name, or
+    A directory counts if it is, or holds at any depth, a copy of ``__cluster_metadata-0``: it has that name, or
     a ``quorum-state`` or snapshots, or segments that begin with records of metadata. Other partitions' logs beside it
     are never opened as such. A file counts by its name: a snapshot's, or ``.log`` with metadata at its beginning.
 
@@ -107,30 +106,27 @@ def is_log_file(path: str | os.PathLike[str]) -> bool:
     except OSError:
         return False
     from kproto.metadata_log.batches import RecordBatch, batches_in
+    from kproto.metadata_log.records import MetadataRecord
 
     for batch in batches_in(head):
-        if isinstance(batch, RecordBatch):
-            return batch.is_control or any(each.record is not None for each in batch.records())
+        if isinstance(batch, RecordBatch):  # other logs have control batches, too, and values of any bytes
+            return any(isinstance(each.record, MetadataRecord) for each in batch.records())
         if batch.is_end:
             return True
     return False
 
 
 def _directories(root: Path) -> Iterator[Path]:
-    """Yield a directory and those in it, by name, without following links."""
-    waiting = [(root, 0)]
-    seen = 0
-    while waiting and seen < _MOST_DIRECTORIES:
-        directory, depth = waiting.pop()
-        seen += 1
+    """Yield a directory and those in it, the near ones first, by name, without following links."""
+    found = [root]
+    for directory in found:
         yield directory
-        if depth < _DEPTH:
-            try:
-                with os.scandir(directory) as entries:
-                    inside = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
-            except OSError:
-                continue
-            waiting += [(each, depth + 1) for each in sorted(inside, reverse=True)]
+        try:
+            with os.scandir(directory) as entries:
+                inside = sorted(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
+        except OSError:
+            continue
+        found += inside[: _MOST_DIRECTORIES - len(found)]
 
 
 def _add_directory(directory: Path, found: LogFiles) -> None:

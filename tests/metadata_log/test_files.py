@@ -185,6 +185,18 @@ def test_files_of_other_logs_are_left_alone(tmp_path: Path) -> None:
     assert [(state.leader_id, state.leader_epoch, state.voters) for state in read(files).states] == [(1, 3, (1,))]
 
 
+@pytest.mark.parametrize("control", [True, False])
+def test_other_logs_are_known_by_their_first_batch_and_copies_of_volumes_lie_deep(
+    tmp_path: Path, *, control: bool
+) -> None:
+    end_of_transaction, other = (b"\0\0\0\1", bytes(6)), (None, b"\x01\x63\0user data")
+    written(tmp_path / "orders-0", encode_batch([end_of_transaction if control else other], control=control))
+    volume = tmp_path / "my-cluster-controller-3" / "var" / "lib" / "kafka" / "data-0" / "kafka-log3"
+    volume.mkdir(parents=True)
+    mine = written(volume / "__cluster_metadata-0", *several(1))
+    assert [Path(path).parent for path in find([tmp_path])[0].segments] == [mine]
+
+
 def test_gaps_and_cut_ends_are_named(tmp_path: Path) -> None:
     place = written(tmp_path / "a", *several(2))
     written(place, *several(2, base=10), batch_of(NoOpRecord(), base_offset=14)[:-1], begin=10)

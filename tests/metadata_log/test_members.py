@@ -1,5 +1,6 @@
 """Who votes in the quorum and who only follows it, and who led an epoch, by whatever tells it."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,14 +8,20 @@ from kraft_runs import capture, metadata, truth
 from metadata_batches import batch_of
 
 from kproto.capture import capture_points
-from kproto.metadata_log.batches import RecordBatch, batches_in
+from kproto.metadata_log.batches import RecordBatch, batches_in, encode_batch
 from kproto.metadata_log.deliveries import MetadataTraffic
 from kproto.metadata_log.files import Divergence, MetadataLog, QuorumState, read
 from kproto.metadata_log.finding import LogFiles, find
 from kproto.metadata_log.folding import FoldedLog, fold
 from kproto.metadata_log.members import DescribedQuorum, QuorumMembers, ReplicaFetch
 from kproto.metadata_log.quorum import QuorumTraffic
-from kproto.metadata_log.records import NoOpRecord
+from kproto.metadata_log.records import (
+    KRaftVotersRecord,
+    NoOpRecord,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VoterEntry,
+)
 from kproto.reference.describe_quorum import DescribeQuorumPartitionResult, QuorumReplica
 from kproto.reference.fetch import FetchPartition, LeaderIdAndEpoch, PartitionData
 from kproto.tables.metadata_points import read_traffic
@@ -49,6 +56,20 @@ def test_voters_come_and_go_as_kafkas_dump_says() -> None:
     ]
     assert sorted(found, key=str) == sorted(wanted, key=str)
     assert len(found) == 4  # 1000 was removed, and voted again later
+
+
+def test_a_node_that_was_formatted_and_never_ran_tells_its_voters(tmp_path: Path) -> None:
+    header, voters, footer = (
+        (bytes([0, 0, 0, each.record_type]), each.encode(0))
+        for each in (
+            SnapshotHeaderRecord(last_contained_log_timestamp=5),
+            KRaftVotersRecord(voters=[VoterEntry(voter_id=1, voter_directory_id=A)]),
+            SnapshotFooterRecord(),
+        )
+    )
+    path = tmp_path / f"{0:020}-{0:010}.checkpoint"
+    path.write_bytes(encode_batch([header, voters, footer], epoch=0, control=True))
+    assert spans(fold(read(find([path])[0])).members) == [(1, "voter", 5 * MS, None, "snapshot")]
 
 
 def test_brokers_and_controllers_that_do_not_vote_are_observers() -> None:
