@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from kproto.errors import ConfigurationError
 from kproto.pipeline.parquet import parquet_rows, spark_schema
+from kproto.tables.arrays import table_of
 from kproto.tables.places import place_of
 from kproto.tables.resolved import resolution_of, resolved_reader
 from kproto.tables.schemas import METADATA_TABLES, TABLES
@@ -196,7 +197,7 @@ def _stale_requests(requests: DataFrame) -> DataFrame:
     epochs = epochs_by_cluster(found)
 
     def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for table in stale_rows((pa.Table.from_batches([batch]) for batch in batches), epochs):
-            yield from table.to_batches()
+        rows = (row for batch in batches for row in stale_rows(pa.Table.from_batches([batch]), epochs))
+        yield from table_of(rows, STALE_REQUESTS).to_batches()
 
     return requests.select(*STALE_COLUMNS).mapInArrow(judge, spark_schema(STALE_REQUESTS))

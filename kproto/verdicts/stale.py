@@ -95,33 +95,25 @@ def learn_epochs(epochs: Epochs, found: pa.Table) -> None:
         )  # fmt: skip
 
 
-def stale_rows(requests: Iterable[pa.Table], epochs_of: Mapping[str, Epochs]) -> Iterator[pa.Table]:
-    """Yield the stale requests, of the schema ``STALE_REQUESTS``.
+def stale_rows(requests: pa.Table, epochs_of: Mapping[str, Epochs]) -> Iterator[tuple[Any, ...]]:
+    """Yield the stale requests among rows of ``requests``, as rows of ``STALE_REQUESTS``.
 
     Args:
-        requests: Rows of ``requests``.
+        requests: With the columns ``STALE_COLUMNS``.
         epochs_of: The epochs of each cluster whose controllers are known.
     """
-    for table in requests:
-        rows = (
-            row
-            for cluster in pc.unique(table["cluster"]).to_pylist()
-            if cluster in epochs_of
-            for row in _stale_of(table.filter(pc.equal(table["cluster"], cluster)), epochs_of[cluster])
-        )
-        yield table_of(rows, STALE_REQUESTS)
-
-
-def _stale_of(requests: pa.Table, epochs: Epochs) -> Iterator[tuple[Any, ...]]:
-    for row in rows_of(_suspects(requests, epochs), STALE_COLUMNS):
-        cluster, ip, port, controller_id, epoch, broker_epoch, error, api, kraft, _type, frame_id, ts, target = row
-        if api == ApiKey.FETCH:
-            continue
-        for found in epochs.stale(ts, (ip, port), epoch, broker_epoch, error, is_kraft_controller=bool(kraft)):
-            yield (
-                frame_id, cluster, ts, target, controller_id, found.reason, found.zombie, found.seen_epoch,
-                found.known_epoch, error,
-            )  # fmt: skip
+    for cluster, epochs in epochs_of.items():
+        suspects = _suspects(requests.filter(pc.equal(requests["cluster"], cluster)), epochs)
+        for _, ip, port, controller_id, epoch, broker_epoch, error, api, kraft, _type, frame_id, ts, target in rows_of(
+            suspects, STALE_COLUMNS
+        ):
+            if api == ApiKey.FETCH:
+                continue
+            for found in epochs.stale(ts, (ip, port), epoch, broker_epoch, error, is_kraft_controller=bool(kraft)):
+                yield (
+                    frame_id, cluster, ts, target, controller_id, found.reason, found.zombie, found.seen_epoch,
+                    found.known_epoch, error,
+                )  # fmt: skip
 
 
 def _suspects(requests: pa.Table, epochs: Epochs) -> pa.Table:
@@ -153,5 +145,5 @@ def epochs_by_cluster(found: pa.Table) -> dict[str, Epochs]:
 def stale_requests(read: Reader) -> pa.Table:
     """Return the table ``STALE_REQUESTS`` of resolved rows."""
     known = epochs_by_cluster(epochs_in(read("requests", (*EPOCH_COLUMNS, "ts"))))
-    rows = stale_rows(read("requests", STALE_COLUMNS), known)
-    return pa.concat_tables([STALE_REQUESTS.empty_table(), *rows])
+    rows = (row for table in read("requests", STALE_COLUMNS) for row in stale_rows(table, known))
+    return table_of(rows, STALE_REQUESTS)
