@@ -80,6 +80,14 @@ class CapturePoint:
     name: str
     files: tuple[str, ...]
 
+    def with_path(self, reason: str) -> str:
+        """Return a reason with the whole path of the file in place of the name with which it begins."""
+        for path in self.files:
+            name = Path(path).name
+            if reason.startswith(f"{name}: "):
+                return path + reason.removeprefix(name)
+        return reason
+
 
 @dataclass(slots=True)
 class _Chain:

@@ -137,19 +137,13 @@ def _where_to_look(captures: Sequence[Read]) -> str:
 
 def _why_nothing(path: str, summary: CaptureSummary, filters: Filters) -> str:
     """Explain why a capture gave no request at all."""
-    problem = problem_with_path(path, summary)
-    if problem is not None:
-        return problem
-    wanted = ", ".join(api_name(api) for api in sorted(filters.apis))
-    return f"{path}: no {wanted} request; without --api it shows {summary.control_requests} control requests"
-
-
-def problem_with_path(path: str, summary: CaptureSummary) -> str | None:
-    """Explain why a capture holds no control request, naming its whole path; None if it holds any."""
     from kproto.capture.read import problem_of
 
     problem = summary.problem() if path == "-" else problem_of(path, summary)
-    return None if problem is None else path + problem.removeprefix(summary.file or "the capture")
+    if problem is not None:
+        return path + problem.removeprefix(summary.file or "the capture")
+    wanted = ", ".join(api_name(api) for api in sorted(filters.apis))
+    return f"{path}: no {wanted} request; without --api it shows {summary.control_requests} control requests"
 
 
 def has_loss(summary: CaptureSummary) -> bool:

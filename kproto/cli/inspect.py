@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import os
 import sys
 from dataclasses import replace
 from itertools import chain
@@ -351,7 +350,7 @@ class _Captures:
             )
         except CaptureError as e:
             self.read.remove((path, summary))
-            self._problems.append(_with_path(str(e), path))
+            self._problems.append(point.with_path(str(e)))
 
     def _growing(self, path: str) -> Growing:
         from kproto.capture.growing import Growing
@@ -386,9 +385,3 @@ def _each_once(exchanges: Iterable[Exchange]) -> Iterator[Exchange]:
             if len(seen) > _REMEMBERED:
                 del seen[next(iter(seen))]
         yield exchange
-
-
-def _with_path(reason: str, path: str) -> str:
-    """Replace the file name at the beginning of a reason by the whole path."""
-    name = os.path.basename(path)  # noqa: PTH119  a path as the user typed it
-    return path + reason.removeprefix(name) if reason.startswith(f"{name}: ") else reason

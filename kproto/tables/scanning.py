@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.api import CONTROL_APIS, ApiKey
@@ -160,7 +159,7 @@ def scan(
                         yield from rows.take()
                 frame.content = b""  # a controller has a full update in flight to each of a thousand brokers
         except CaptureError as e:
-            rows.add_bad_input(summary.reading or point.name, _with_path(str(e), point))
+            rows.add_bad_input(summary.reading or point.name, point.with_path(str(e)))
         else:
             problem = summary.problem() if each == _STANDARD_INPUT else problem_of(point, summary, opener=open_file)
             rows.add_summary(summary, point, problem)
@@ -310,7 +309,7 @@ class ScanRows(RowBuffer):
         """Add the counts of a capture, why it holds no control request if it holds none, and its faults."""
         self._add_note(capture=plain_text(point.name), file=plain_text(summary.file), facts=_facts(summary))
         if problem is not None:
-            self.add_bad_input(summary.file, _with_path(problem, point))
+            self.add_bad_input(summary.file, point.with_path(problem))
         for bad in summary.bad_inputs:
             self.add_bad_input(bad.file, bad.reason, bad.offset, bad.bytes_skipped)
 
@@ -370,15 +369,6 @@ class _Waiting:
 
     def _give_up(self, request: bytes) -> None:
         self._rows.add_unanswered(self._requests.pop(request))
-
-
-def _with_path(reason: str, point: CapturePoint) -> str:
-    """Replace the file name at the beginning of a reason by the whole path."""
-    for path in point.files:
-        name = Path(path).name
-        if reason.startswith(f"{name}: "):
-            return path + reason.removeprefix(name)
-    return reason
 
 
 def _facts(summary: CaptureSummary) -> dict[str, Any]:
