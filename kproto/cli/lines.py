@@ -240,7 +240,7 @@ def _sender_and_receiver(entry: Entry) -> str:
     if sender is None:
         client = exchange.client_id
         sender = shortened(printable(client), _LONGEST_CLIENT) if client else exchange.client
-    return f"{sender} → {exchange.server if entry.broker_id is None else entry.broker_id}"
+    return f"{sender} → {entry.target}"
 
 
 def _request(exchange: Exchange, *, version: bool) -> str:

@@ -282,7 +282,7 @@ class LiveFold:
                     change = self._changes[key] = Change(entry)
                     if len(self._changes) > _MOST_CHANGES:
                         self._changes.popitem(last=False)
-                change.brokers[str(exchange.server) if entry.broker_id is None else entry.broker_id] = None
+                change.brokers[entry.target] = None
             if entry.broker_id is not None:
                 self._ids[exchange.server] = entry.broker_id
         if self._thrifty:

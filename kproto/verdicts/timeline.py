@@ -79,6 +79,11 @@ class Entry:
         return self.exchange.time_ns
 
     @property
+    def target(self) -> BrokerId | str:
+        """The receiving broker: its id, or its address where the id is not known."""
+        return str(self.exchange.server) if self.broker_id is None else self.broker_id
+
+    @property
     def is_change(self) -> bool:
         """Whether the request changed the broker's state of any wanted partition."""
         if self.verdict.outcome in ("refused", "unreadable"):
@@ -245,7 +250,7 @@ class Timeline:
     def _compare(self, entry: Entry) -> None:
         """Fill in reason and changes, and apply the request to the brokers' known state."""
         exchange, sender, verdict = entry.exchange, entry.sender, entry.verdict
-        target = _target(exchange, entry.broker_id)
+        target = entry.target
         wanted_errors = tuple(
             error for error in verdict.partition_errors if self._filters.wants_partition(error.topic, error.partition)
         )
@@ -316,8 +321,3 @@ class Timeline:
         if more.deletes and not any(deletes(change.state) for change in entry.partitions):
             return False
         return not more.changes or entry.is_change
-
-
-def _target(exchange: Exchange, broker_id: BrokerId | None) -> object:
-    """The receiving broker: its id, or its address where the id is not known."""
-    return str(exchange.server) if broker_id is None else broker_id
