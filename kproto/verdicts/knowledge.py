@@ -53,6 +53,8 @@ class Changes:
     brokers_before: frozenset[BrokerId] | None = None
     brokers: frozenset[BrokerId] | None = None
 
+    __hash__ = object.__hash__  # they are many
+
     @cached_property
     def any(self) -> bool:
         """Whether any state changed, or was seen for the first time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kproto.api import CONTROL_APIS, ApiKey
@@ -131,7 +132,7 @@ class Timeline:
         self._knowledge = Knowledge()
         self._by_topic_ids = filters.by_partition and (apis is None or not apis <= set(CONTROL_APIS))
         self._topic_names: dict[str, str] = {}
-        self._chosen: dict[int, tuple[Changes, tuple[PartitionChange, ...]]] = {}
+        self._chosen = lru_cache(_REMEMBERED)(self._wanted_partitions)
         self.seen: int = 0
         self.given: Counter[int | None] = Counter()
         self.outcomes: Counter[str] = Counter()
@@ -273,7 +274,7 @@ class Timeline:
                 accepted=verdict.accepted,
                 failed=[(error.topic, error.partition) for error in verdict.partition_errors],
             )
-            entry.partitions = self._wanted_partitions(entry.changes)
+            entry.partitions = self._chosen(entry.changes) if self._filters.by_partition else entry.changes.partitions
         if len(wanted_errors) != len(verdict.partition_errors):
             outcome = "ok" if verdict.outcome == "partition errors" and not wanted_errors else verdict.outcome
             entry.verdict = Verdict(outcome, verdict.error_code, wanted_errors)
@@ -287,17 +288,8 @@ class Timeline:
         return "; ".join(dict.fromkeys(filter(None, reasons)))
 
     def _wanted_partitions(self, changes: Changes) -> tuple[PartitionChange, ...]:
-        if not self._filters.by_partition:
-            return changes.partitions
-        known = self._chosen.get(id(changes))
-        if known is not None and known[0] is changes:
-            return known[1]
         wants = self._filters.wants_partition
-        chosen = tuple(change for change in changes.partitions if wants(change.state.topic, change.state.partition))
-        if len(self._chosen) >= _REMEMBERED:
-            self._chosen.clear()
-        self._chosen[id(changes)] = (changes, chosen)
-        return chosen
+        return tuple(change for change in changes.partitions if wants(change.state.topic, change.state.partition))
 
     def _wants(self, entry: Entry) -> bool:
         filters, more, verdict = self._filters, self._more, entry.verdict
