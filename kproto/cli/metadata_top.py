@@ -6,7 +6,7 @@ import time
 from collections import Counter, deque
 from contextlib import suppress
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kproto.cli.metadata_changes import change_of_broker, change_of_epoch, changes_of_batch, warn_of_faults
 from kproto.cli.screen import PLAIN_ROWS, POLL_S, cut, finding_lines, section_lines
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from kproto.metadata_log.folding import BrokerSpan, FoldedBatch, QuorumEpoch
     from kproto.metadata_log.image import FoldedPartition, Image
     from kproto.verdicts.rules import Finding
+
+    _Lacking = tuple[str, FoldedPartition]
+    """The name and the state of a partition without a leader, or without some of its replicas in sync."""
 
 _MS: Final = 1_000_000
 _SHARE: Final = 0.05
@@ -65,13 +68,6 @@ def show_log(paths: Sequence[str], screen: Screen) -> None:
     screen.show(lines)
 
 
-class _Lacking(NamedTuple):
-    """A partition without a leader, or without some of its replicas in sync."""
-
-    name: str
-    state: FoldedPartition
-
-
 class _Partitions:
     """What an image tells of all partitions: how many each broker leads or holds, and which ones lack something.
 
@@ -103,11 +99,11 @@ class _Partitions:
         is_whole = None not in (state.leader, state.isr, state.replicas)
         self.is_partial = self.is_partial or not is_whole
         if state.leader is not None and state.leader < 0:
-            self.offline.append(_Lacking(f"{topic}-{number}", state))
+            self.offline.append((f"{topic}-{number}", state))
         elif not is_whole:
             self.unknown += 1
         elif not set(state.replicas or ()).issubset(state.isr or ()):
-            self.lacking.append(_Lacking(f"{topic}-{number}", state))
+            self.lacking.append((f"{topic}-{number}", state))
 
 
 class LogView:
