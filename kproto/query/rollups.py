@@ -262,7 +262,7 @@ def roll_up(directory: Place) -> tuple[int, int]:
             every[name] = {"state": _state_of(place / _FILE), "made_of": made_of}
     index = directory / ROLLUPS / _INDEX
     if every != _read_index(index):
-        _store_index(index, every)
+        write_whole(index, json.dumps(every).encode())
     for name in [*every][:-_DAYS_HELD]:
         (directory / ROLLUPS / f"date={name}" / _HELD_FILE).unlink(missing_ok=True)
     for place in _stored_days(directory):
@@ -351,10 +351,6 @@ def _read_index(file: Place) -> dict[str, Any]:
         for day, each in found.items()
         if isinstance(each, dict) and "state" in each and _is_made_of(each.get("made_of"))
     }
-
-
-def _store_index(file: Place, days: Mapping[str, Any]) -> None:
-    write_whole(file, json.dumps(days).encode())
 
 
 def _made_of(file: Place) -> dict[str, Any] | None:

@@ -24,7 +24,6 @@ PERCENTILES: Final = (0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 99.9, 100)
 _BINS: Final = 240
 """The number of intervals of equal length that a capture's time is divided into, to count requests."""
 
-_CLASSES: Final = {"trouble": "bad", "warning": "warning", "note": "note"}
 _SECTIONS: Final = {
     "controllers": "controllers",
     "leaders": "timeline",
@@ -89,7 +88,12 @@ class ReportFigures:
         for (severity, rule, _broker), some in groupby(rows, key=lambda row: row[:3]):
             texts = [row[3] for row in some]
             more = f"; and {len(texts) - 1:,} more" if len(texts) > 1 else ""
-            found.append(_finding(severity, rule, f"{texts[0]}{more}."))
+            section = "lag" if rule in _UPDATES else _SECTIONS[RULES[rule].subject]
+            chosen = "" if section != "timeline" else "changed" if rule in ("KP016", "KP022") else "troubled"
+            mark = "bad" if severity == "trouble" else severity
+            found.append(
+                {"rule": rule, "severity": mark, "text": f"{texts[0]}{more}.", "section": section, "rows": chosen}
+            )
         return found
 
     def controllers(self) -> list[Row]:
@@ -326,9 +330,3 @@ class ReportFigures:
             more = f"; kproto query DIR {question} shows all" if question else ""
             self._cut.append(f"The page has the first {self._most:,} of {len(rows):,} {noun}{more}.")
         return rows[: self._most]
-
-
-def _finding(severity: str, rule: str, text: str) -> dict[str, Any]:
-    section = "lag" if rule in _UPDATES else _SECTIONS[RULES[rule].subject]
-    rows = "" if section != "timeline" else "changed" if rule in ("KP016", "KP022") else "troubled"
-    return {"rule": rule, "severity": _CLASSES[severity], "text": text, "section": section, "rows": rows}

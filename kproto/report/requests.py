@@ -192,7 +192,9 @@ class _Bodies:
         if _partitions(form) <= _WHOLE:
             return form
         marked = frozenset(sorted(self._marked.get(body_id, ()))[:_WHOLE])
-        shown = wanted_partitions(form, Filters(partitions=marked), ids) if marked else _without_partitions(form)
+        shown = {name: [] if name in _LISTS else value for name, value in form.items()}
+        if marked:
+            shown = wanted_partitions(form, Filters(partitions=marked), ids)
         kept = _partitions(shown)
         return {"(kproto)": f"{kept} of {_partitions(form)} partitions; the command shows all", **shown}
 
@@ -211,7 +213,3 @@ def _partitions(form: Mapping[str, Any]) -> int:
         for name in _LISTS
         for item in form.get(name) or ()
     )
-
-
-def _without_partitions(form: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: [] if name in _LISTS else value for name, value in form.items()}
