@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -141,10 +142,6 @@ def decode_api_versions_response(version: int, body: Buffer) -> Any:
     try:
         return decode_response(ApiKey.API_VERSIONS, version, body)
     except DecodeError:
-        if version == 0:
-            raise
-        try:
+        with suppress(DecodeError):  # the first error tells more
             return decode_response(ApiKey.API_VERSIONS, 0, body)
-        except DecodeError:
-            pass  # the first error tells more
         raise

@@ -32,9 +32,7 @@ def exchange_record(entry: Entry, filters: Filters) -> str:
     form |= {
         "api": None if exchange.api_key is None else api_name(exchange.api_key),
         "broker_id": entry.broker_id,
-        "controller_id": None if sender is None else sender.controller_id,
-        "controller_epoch": None if sender is None else sender.controller_epoch,
-        "broker_epoch": None if sender is None else sender.broker_epoch,
+        **{name: getattr(sender, name, None) for name in ("controller_id", "controller_epoch", "broker_epoch")},
         "outcome": verdict.outcome,
         "error_code": verdict.error_code,
         "error_name": None if verdict.error_code is None else error_name(verdict.error_code),
