@@ -266,7 +266,8 @@ def _fitted(name: str, shared: list[tuple[int, int]], few: int, least: int) -> P
     if 2 * len(near) >= len(agreed):
         agreed = near  # no other difference is as probable as none
     count, every = len(agreed), len(differences)
-    is_small = count == every and (count == 2 or agreed is near)  # all that there is agrees
+    is_pair = count == 2 and (abs(agreed[0]) >= BATCH_US or len(densest(agreed, _WIDTHS_US[2])) == 2)
+    is_small = count == every and (is_pair or agreed is near)  # all that there is agrees, not as brokers are told late
     if not is_small and _SHARE * count < every:
         return None
     agreed = densest(agreed, _WIDTHS_US[1])

@@ -71,6 +71,18 @@ def test_clocks_whose_differences_agree_by_chance_alone_are_not_compared() -> No
     assert clock_of(here, there).reference == "b"
 
 
+@pytest.mark.parametrize(
+    ("ahead_us", "offset_us"), [((57_037, 65_391), 0), ((-5 * HOUR, 30_000 - 5 * HOUR), -5 * HOUR)]
+)
+def test_two_updates_tell_a_clock_only_where_no_broker_was_told_so_late(
+    ahead_us: tuple[int, int], offset_us: int
+) -> None:
+    """Such as stand on both sides of a border between two files: the first brokers are told in one, others later."""
+    here = {bytes([number]): BEGIN + number for number in range(2)}
+    clock = clock_of(here, {key: ts + ahead_us[key[0]] for key, ts in here.items()})
+    assert (clock.reference, clock.offset_us) == ("a" if offset_us else "b", pytest.approx(offset_us, abs=30_000))
+
+
 def test_points_that_share_too_little_are_not_compared() -> None:
     here, there = seen(1, 90_000_000, 1, 40_000_000, 0)
     assert clock_of(here, there).reference == "b"
