@@ -259,7 +259,8 @@ class Joiner:
         self._selection = selection
         self._load = load
         self._store = store
-        self._states: dict[str, tuple[Collector, list[Frame]] | None] = {}
+        self._states: dict[tuple[str, bool], _Standing | None] = {}
+        self._counted: dict[Begin, Counter[str]] = {}  # how each beginning, whatever was guessed, changed the counts
         self._segments: dict[str, dict[bytes, list[bytes]]] = {}
         self._rows = ScanRows()
 
@@ -304,7 +305,7 @@ class Joiner:
                 else:
                     continue
                 try:
-                    later = self._go_on(end, begin)
+                    later = self._go_on(end, begin, by_state.get((begin.guessed, begin.border.key)))
                 except _DAMAGES:
                     later = None  # the edges are damaged: the frames across this border are lost
                 if later is not None:  # in the place of the part's own, which knows no frame's boundary
@@ -327,6 +328,7 @@ class Joiner:
                 own: list[End] = []
                 with suppress(*_DAMAGES):
                     self._take_back(end, begin)
+                    self._count(begin, Counter(), end)
                     own += self._own_end(begin)
                 if begin in left_begins:  # nothing else was read before it since
                     del left_begins[begin]
@@ -340,10 +342,13 @@ class Joiner:
         yield from self._rows.take()
         self.ends, self.begins = [*left_ends], [*left_begins]
 
-    def _go_on(self, end: End, begin: Begin) -> End | None:
-        """Read the beginning behind the end; return where the connection stands then, if no exchange was complete."""
+    def _go_on(self, end: End, begin: Begin, former: End | None) -> End | None:
+        """Read the beginning behind the end, in the place of a former one that was guessed.
+
+        Returns:
+            Where the connection stands then, if no exchange was complete.
+        """
         named = end.border.conn_id
-        here = begin.capture, begin.file
         if begin.border.conn_id and named:
             self.connections[begin.border.conn_id] = self.connections.get(named, named)
         segments = self._first_segments(begin)
@@ -355,49 +360,73 @@ class Joiner:
         for each in segments:
             for event in requests.settled(collector.add_segment(*each)):
                 self._rows.add_event(event)
-        if not begin.guessed and any(segment.on_wire for _time_ns, segment in segments):
-            self.files.setdefault(here, []).append(begin.border.conn_id)
-            self.counts.setdefault(here, Counter()).update(self._otherwise(end, begin, behind))
         after = [each for each in collector.endings() if each.key == begin.border.key]
-        if not after or begin.border.is_sure:
-            return None
-        rest = _REST + begin.border.key
-        kept = {name: data for name, data in self._segments.get(begin.part, {}).items() if name == rest}
-        edges = edges_of(freeze((collector, CaptureSummary(), [*requests.waiting])), kept)
-        self._end(collector, requests)
-        return None if edges is None else End(begin.part, begin.capture, after[0], self._store(edges), begin.place)
+        later = None
+        if after and not begin.border.is_sure:
+            rest = _REST + begin.border.key
+            kept = {name: data for name, data in self._segments.get(begin.part, {}).items() if name == rest}
+            edges = edges_of(freeze((collector, CaptureSummary(), [*requests.waiting])), kept)
+            self._end(collector, requests)
+            if edges is not None:
+                later = End(begin.part, begin.capture, after[0], self._store(edges), begin.place)
+        else:
+            collector.end()
+        if any(segment.on_wire for _time_ns, segment in segments):
+            of_file = self.files.setdefault((begin.capture, begin.file), [])
+            of_file += [] if begin.guessed else [begin.border.conn_id]
+            self._count(begin, self._otherwise(end, begin, behind), former)
+        return later
 
-    def _otherwise(self, end: End, begin: Begin, behind: CaptureSummary) -> dict[str, int]:
-        """Return how ``MENDED`` change where a beginning is read ``behind`` an end, and no more as if nothing came."""
-        alone = CaptureSummary()
-        reader = self._collector(begin.capture, alone)
-        for each in self._first_segments(begin):
-            reader.add_segment(*each)
-        reader.end()
-        if behind.kafka_connections:  # at its end the earlier part may have taken it for one
-            self._states.pop(end.state, None)
-            if (found := self._behind(end, (), summary=alone)) is not None:
-                found[0].end()
-            self._states.pop(end.state, None)
-        return {name: getattr(behind, name) - getattr(alone, name) for name in MENDED}
+    def _count(self, begin: Begin, otherwise: Counter[str], former: End | None) -> None:
+        """Note how ``MENDED`` change at a beginning, and no more as they did behind a former end."""
+        first = begin._replace(guessed="")
+        if first not in self._counted:
+            self._counted[first] = Counter() if former is None else self._otherwise(former, begin)
+        counts = self.counts.setdefault((begin.capture, begin.file), Counter())
+        counts.subtract(self._counted[first])
+        counts.update(otherwise)
+        self._counted[first] = otherwise
+
+    def _otherwise(self, end: End, begin: Begin, behind: CaptureSummary | None = None) -> Counter[str]:
+        """Return how ``MENDED`` change where a beginning is read ``behind`` an end: each as if nothing came then."""
+        segments = self._first_segments(begin)
+        alone, before = CaptureSummary(), CaptureSummary()
+        todo = [(self._collector(begin.capture, alone), segments)]
+        if behind is None:
+            behind = CaptureSummary()
+            found = self._behind(end, self._rest(end, begin) or (), summary=behind)
+            todo += [(found[0], segments)] if found else []
+        if any(getattr(behind, name) for name in MENDED):  # the earlier part may have counted it at its end, too
+            found = self._behind(end, self._rest_of(end), summary=before, again=True)
+            todo += [(found[0], [])] if found else []
+        for reader, some in todo:
+            for each in some:
+                reader.add_segment(*each)
+            reader.end()
+        return Counter({name: getattr(behind, name) - getattr(alone, name) - getattr(before, name) for name in MENDED})
 
     def _collector(self, capture: str, summary: CaptureSummary) -> Collector:
         ports, apis = self._selection.ports, self._selection.scanned
         return Collector(summary, capture=capture, ports=ports, apis=apis, limit=DEFAULT_LIMIT)
 
     def _behind(
-        self, end: End, rest: Any, file: str = "", summary: CaptureSummary | None = None
+        self, end: End, rest: Any, file: str = "", summary: CaptureSummary | None = None, *, again: bool = False
     ) -> tuple[Collector, OpenRequests] | None:
-        """Return what reads a connection on behind an end and a rest, and the requests open there; once for a state."""
-        state, flow = self._state(end.state), end.border.flow
+        """Return what reads a connection on behind an end and a rest, and the requests open there."""
+        flow, key = end.border.flow, end.border.key
+        state = self._state(end.state, again=again)
+        if state is not None and key in state.read:
+            del self._states[end.state, again]
+            state = self._state(end.state, again=again)
         if state is None:
             return None
-        connection = state[0].connection(flow)
+        state.read.add(key)
+        connection = state.collector.connection(flow)
         collector = self._collector(end.capture, summary or CaptureSummary())
-        if not collector.adopt(state[0], flow):
+        if not collector.adopt(state.collector, flow):
             return None
         collector.file = file
-        requests = OpenRequests(self._selection, [each for each in state[1] if each.connection is connection])
+        requests = OpenRequests(self._selection, [each for each in state.waiting if each.connection is connection])
         for each in rest:
             for event in requests.settled(collector.add_segment(*each)):
                 self._rows.add_event(event)
@@ -444,7 +473,6 @@ class Joiner:
 
     def _take_back(self, end: End, begin: Begin) -> None:
         """Take back what a beginning told of requests before an end; give what the end's part tells alone."""
-        self._states.pop(end.state, None)  # it may have been read on
         segments, found = self._first_segments(begin), self._behind(end, self._rest(end, begin) or ())
         if found is None:
             return
@@ -457,32 +485,40 @@ class Joiner:
                     told[event.request.frame_id] = event.response.frame_id if event.response else None
         told |= {each.frame_id: None for each in requests.waiting if each.time_ns not in times}
         self.taken_back.update(told.items())
-        self._states.pop(end.state, None)
         if (found := self._behind(end, self._rest_of(end))) is not None:
             self._end(*found)
 
     def _own_end(self, begin: Begin) -> list[End]:
         """Return where a beginning's connection stands at the end of its part, as that tells alone."""
-        self._states.pop(begin.part, None)
-        state = self._state(begin.part)
-        ours = [each for each in state[0].endings() if each.key == begin.border.key] if state else []
-        return [End(begin.part, begin.capture, border, begin.part, begin.place) for border in ours]
+        own = End(begin.part, begin.capture, begin.border, begin.part, begin.place)
+        found = self._behind(own, ())
+        return [own._replace(border=border) for border in found[0].endings()] if found else []
 
-    def _state(self, name: str) -> tuple[Collector, list[Frame]] | None:
-        if name not in self._states:
+    def _state(self, name: str, *, again: bool = False) -> _Standing | None:
+        if (name, again) not in self._states:
             if len(self._states) >= _MOST_STATES:
                 self._states.clear()
                 self._segments.clear()
-            self._states[name] = None
+            self._states[name, again] = None
             try:
                 state, segments = _thawed(self._load(name))
                 self._segments[name] = segments
                 if state is not None:
                     collector, _summary, waiting = thaw(state)
-                    self._states[name] = (collector, waiting) if isinstance(collector, Collector) else None
+                    self._states[name, again] = (
+                        _Standing(collector, waiting, set()) if isinstance(collector, Collector) else None
+                    )
             except (ValueError, TypeError):
                 pass  # they are damaged: the frames across this border are lost
-        return self._states[name]
+        return self._states[name, again]
+
+
+class _Standing(NamedTuple):
+    """A reader's state, with the requests that wait there, and the keys of connections that were read on."""
+
+    collector: Collector
+    waiting: list[Frame]
+    read: set[bytes]
 
 
 def _thawed(data: bytes | None) -> tuple[bytes | None, dict[bytes, list[bytes]]]:
