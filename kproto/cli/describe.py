@@ -79,8 +79,8 @@ def parts_of(entry: Entry, words: PartitionWords, name_limit: int | None = None)
         name_limit: The longest that a topic's name may be, None for no limit; with a limit long lists of topics and
             partitions are counted instead.
     """
-    if entry.problem is not None:
-        yield printable(entry.problem)
+    if entry.verdict.problem is not None:
+        yield printable(entry.verdict.problem)
         return
     exchange = entry.exchange
     if exchange.request is None:

@@ -54,11 +54,13 @@ class Verdict:
         outcome: In one word. Outcomes do not overlap.
         error_code: Error of the whole request, 0 for none; None where there is no response that can be read.
         partition_errors: Errors of single partitions.
+        problem: The reason why a body cannot be read, None if both can.
     """
 
     outcome: Outcome
     error_code: int | None = None
     partition_errors: tuple[PartitionError, ...] = ()
+    problem: str | None = None
 
     @property
     def accepted(self) -> bool:
@@ -82,9 +84,9 @@ def verdict_of(exchange: Exchange, body: ControlBody | None) -> Verdict:
         exchange: The request and its response.
         body: The request's decoded body, where the request is a control request that can be read.
     """
-    error = unreadable(exchange, body)
-    if error is not None:
-        return Verdict("unreadable")
+    problem = _unreadable(exchange, body)
+    if problem is not None:
+        return Verdict("unreadable", problem=problem)
     if exchange.response is None:
         return Verdict("unanswered")
     response = exchange.response_message
@@ -97,7 +99,7 @@ def verdict_of(exchange: Exchange, body: ControlBody | None) -> Verdict:
     return Verdict("partition errors" if errors else "ok", 0, errors)
 
 
-def unreadable(exchange: Exchange, body: ControlBody | None) -> str | None:
+def _unreadable(exchange: Exchange, body: ControlBody | None) -> str | None:
     """Explain why a body cannot be read; None if every body can, or belongs to an API that kproto does not decode."""
     if exchange.api_key is None or not _is_decoded(exchange.api_key):
         return None

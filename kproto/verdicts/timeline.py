@@ -12,7 +12,7 @@ from kproto.json_form import uuid_to_json
 from kproto.tables.bodies import BodyCache, ControlBody, RequestPrefix, prefix_fields
 from kproto.tables.brokers import BrokerDirectory
 from kproto.tables.json_choice import named_ids, names_partition
-from kproto.verdicts.answers import PartitionError, Verdict, partition_reason, unreadable, verdict_of
+from kproto.verdicts.answers import PartitionError, Verdict, partition_reason, verdict_of
 from kproto.verdicts.epochs import Epochs, broker_name, refusal_reason
 from kproto.verdicts.knowledge import Changes, Knowledge, PartitionChange
 from kproto.verdicts.states import deletes
@@ -58,7 +58,6 @@ class Entry:
         sender: The request's first fields, None where they cannot be read or it is no control request.
         body: The request's body, None where it cannot be read or it is no control request.
         verdict: The broker's answer; its partition errors are those of wanted partitions.
-        problem: The reason why a body cannot be read, None if both can.
         reason: The reason why the broker refused the request or a partition, in one clause; may be empty.
         brokers_before, brokers: Live brokers before and after, of UpdateMetadata; None where not shown.
         partitions: The wanted partitions and their changes.
@@ -69,7 +68,6 @@ class Entry:
     sender: RequestPrefix | None
     body: ControlBody | None
     verdict: Verdict
-    problem: str | None = None
     reason: str = ""
     changes: Changes = field(default_factory=Changes)
     partitions: tuple[PartitionChange, ...] = ()
@@ -227,11 +225,7 @@ class Timeline:
         entry = Entry(exchange, broker_id, sender, body, verdict_of(exchange, body))
         if is_control:
             self._compare(entry)
-        if not (is_wanted_api and in_time and self._wants(entry)):
-            return None
-        if entry.verdict.outcome == "unreadable":
-            entry.problem = unreadable(exchange, body)
-        return entry
+        return entry if is_wanted_api and in_time and self._wants(entry) else None
 
     def _note(self, exchange: Exchange, sender: RequestPrefix | None) -> None:
         """Note the epochs of an unwanted request, which explain refusals of other requests.
