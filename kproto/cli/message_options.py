@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 import click
 
 from kproto.api import ApiKey, check_version, request_header_version, response_header_version
-from kproto.cli.options import complete_api, parse_api
+from kproto.cli.options import complete_api
 from kproto.errors import ConfigurationError, EncodeError
 from kproto.framing import DEFAULT_LIMIT
+from kproto.tables.filters import parse_api
 
 if TYPE_CHECKING:
     from collections.abc import Callable

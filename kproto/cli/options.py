@@ -23,9 +23,8 @@ from kproto.api import ApiKey, api_name
 from kproto.cli.times import moment_ns, span_of
 from kproto.errors import ConfigurationError
 from kproto.logs import LogReading
-from kproto.tables.filters import Filters
+from kproto.tables.filters import Filters, parse_api
 from kproto.tables.places import Place, RemotePath, place_of
-from kproto.text import meant
 from kproto.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -36,34 +35,6 @@ if TYPE_CHECKING:
     from kproto.types import BrokerId
 
 # ---- parsing of values -----------------------------------------------------------------------------------------------
-
-
-def parse_api(text: str) -> int:
-    """Parse an API: ``6``, ``UpdateMetadata``, ``UPDATE_METADATA`` or ``update-metadata`` -> 6.
-
-    Raises:
-        ConfigurationError: Kafka 3.9.1 has no such API.
-    """
-    if re.fullmatch(r"[0-9]{1,5}", text):
-        key = int(text)
-        if key <= max(ApiKey):
-            return key
-        raise ConfigurationError(f"Kafka 3.9.1 has no api {key}; its keys are 0 to {max(ApiKey)}")
-    found = _apis_by_name().get(_plain(text))
-    if found is None:
-        some = "try a number, or a name such as LeaderAndIsr, StopReplica, UpdateMetadata, Metadata"
-        raise ConfigurationError(f"there is no api {text!r}; {meant(text, map(api_name, ApiKey), some)}")
-    return found
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
-@functools.cache
-def _apis_by_name() -> dict[str, int]:
-    short = {"lisr": 4, "lai": 4, "sr": 5, "umr": 6, "um": 6}
-    return short | {_plain(api_name(key)): int(key) for key in ApiKey}
 
 
 def among(words: Mapping[str, str], incomplete: str) -> list[CompletionItem]:

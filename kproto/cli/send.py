@@ -10,8 +10,9 @@ from pathlib import Path
 import click
 
 from kproto.cli.message_options import json_object, message_of, read_input
-from kproto.cli.options import complete_api, parse_api, properties_option
+from kproto.cli.options import complete_api, properties_option
 from kproto.cli.times import Seconds
+from kproto.tables.filters import parse_api
 
 
 @click.command(

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from kproto.errors import CaptureError, ConfigurationError
+from kproto.tables.filters import iso_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +64,7 @@ def moment_ns(text: str, span: Callable[[], Span]) -> int:
         first, last = (datetime.fromtimestamp(ns // _NS, zone or UTC).date() for ns in (begin_ns, end_ns))
         clock = clock if clock[1] != ":" else f"0{clock}"
         days = [first + timedelta(days=number) for number in range(min((last - first).days, _DAYS) + 1)]
-        moments = {day: _of_iso(f"{day}T{clock}", zone) for day in days}
+        moments = {day: iso_ns(f"{day}T{clock}", zone) for day in days}
     except (ValueError, OverflowError, OSError):
         raise _no_time(text) from None
     shown = [day for day, ns in moments.items() if begin_ns - begin_ns % _NS <= ns <= end_ns]
@@ -104,17 +105,9 @@ def parse_time(text: str) -> int:
     if match and (match[2] or len(match[1]) not in (4, 6, 8)):  # 2026, 202611 and 20261121 are meant as dates
         return int(match[1]) * _NS + int((match[2] or "").ljust(9, "0"))
     try:
-        return _of_iso(*_zoned(text))
+        return iso_ns(*_zoned(text))
     except ValueError:
         raise _no_time(text) from None
-
-
-def _of_iso(text: str, zone: tzinfo | None) -> int:
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=zone or UTC)
-    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (delta // timedelta(microseconds=1)) * 1_000
 
 
 def _zoned(text: str) -> tuple[str, tzinfo | None]:

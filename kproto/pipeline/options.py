@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from kproto.api import CONTROL_APIS, ApiKey, api_name
+from kproto.api import CONTROL_APIS
 from kproto.errors import ConfigurationError
 from kproto.logs import LogReading
 from kproto.tables.arrays import with_column
+from kproto.tables.filters import iso_ns, parse_api
 from kproto.tables.points import DEFAULT_CLUSTER, points_of
 from kproto.tables.scanning import scan
 from kproto.tables.schemas import BAD_INPUTS, CAPTURES, FRAMES, SCAN
@@ -144,25 +144,14 @@ def _count(text: str) -> int:
 
 
 def _apis(text: str) -> set[int]:
-    by_name = {api_name(key).lower(): int(key) for key in ApiKey}
-    found = set()
-    for part in text.split(","):
-        name = part.strip().lower()
-        api = int(name) if name.isdecimal() and len(name) < 6 else by_name.get(name)
-        if api is None:
-            raise ConfigurationError(f"no api {part.strip()!r}; try a number, or a name such as LeaderAndIsr")
-        found.add(api)
-    return found
+    return {parse_api(part.strip()) for part in text.split(",")}
 
 
 def _moment_ns(text: str) -> int:
     try:
-        moment = datetime.fromisoformat(text)
+        return iso_ns(text)
     except ValueError:
         raise ConfigurationError(f"{text!r} is no moment such as 2026-11-21T06:00:00Z") from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
 
 
 _READERS: Final[dict[str, Callable[[str], object]]] = {

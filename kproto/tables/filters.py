@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, tzinfo
 from fnmatch import fnmatchcase
 from typing import Literal
 
+from kproto.api import ApiKey, api_name
+from kproto.errors import ConfigurationError
 from kproto.logs import LogReading
+from kproto.text import meant
 from kproto.types import BrokerId, TopicPartition
 
 ErrorScope = Literal["", "any", "request", "partition"]
@@ -98,3 +104,43 @@ class Filters:
             case "partition":
                 return partition
         return request or partition
+
+
+def parse_api(text: str) -> int:
+    """Parse an API: ``6``, ``UpdateMetadata``, ``UPDATE_METADATA`` or ``update-metadata`` -> 6.
+
+    Raises:
+        ConfigurationError: Kafka 3.9.1 has no such API.
+    """
+    if re.fullmatch(r"[0-9]{1,5}", text):
+        key = int(text)
+        if key <= max(ApiKey):
+            return key
+        raise ConfigurationError(f"Kafka 3.9.1 has no api {key}; its keys are 0 to {max(ApiKey)}")
+    found = _apis_by_name().get(_plain(text))
+    if found is None:
+        some = "try a number, or a name such as LeaderAndIsr, StopReplica, UpdateMetadata, Metadata"
+        raise ConfigurationError(f"there is no api {text!r}; {meant(text, map(api_name, ApiKey), some)}")
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+@functools.cache
+def _apis_by_name() -> dict[str, int]:
+    short = {"lisr": 4, "lai": 4, "sr": 5, "umr": 6, "um": 6}
+    return short | {_plain(api_name(key)): int(key) for key in ApiKey}
+
+
+def iso_ns(text: str, zone: tzinfo | None = None) -> int:
+    """Convert a time in ISO 8601 to ns since 1970 UTC; without a zone it is in UTC, or in another one.
+
+    Raises:
+        ValueError: It is none.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone or UTC)
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1_000

@@ -13,14 +13,13 @@ from kproto.api import ApiKey, api_name
 from kproto.cli.options import (
     CaptureCommand,
     capture_filters,
-    parse_api,
     parse_brokers,
     parse_partitions,
     parse_ports,
 )
 from kproto.cli.times import parse_time
 from kproto.errors import ConfigurationError
-from kproto.tables.filters import Filters
+from kproto.tables.filters import Filters, parse_api
 from kproto.types import TopicPartition
 
 

@@ -159,6 +159,7 @@ def test_what_is_damaged_or_no_capture_costs_itself_alone(spark: SparkSession, f
         ({"tabel": "frames"}, "no option 'tabel'"),
         ({"table": "frame"}, "no table 'frame'"),
         ({"apis": "LeaderAndIsrs"}, "no api"),
+        ({"apis": "99"}, "no api 99"),
         ({"columns": "ts,tz"}, "no column 'tz'"),
         ({"since": "yesterday"}, "is no moment"),
         ({"ports": "kafka"}, "not a list of numbers"),
