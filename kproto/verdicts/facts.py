@@ -166,6 +166,10 @@ class Spans:
         place = bisect_right(begins, ts)
         return min(reached[place - 1], ts) if place else None
 
+    def begins_after(self, ts: int) -> int | None:
+        """When the first connection after a time began; None: none did."""
+        return _after(self._reached[0], ts)
+
     def began_before(self, ts: int) -> bool:
         """Whether the newest connection began before this time."""
         return self._reached[0][-1] < ts
@@ -193,21 +197,11 @@ class _ShownReign:
 
     Attributes:
         since: The time of its first request.
-        asked: The brokers that it asked, by capture point.
-        live: Those that it listed as alive last.
         captured: The time of its first request in a capture, where none lacks its list; None: logs alone show it.
     """
 
     since: int
-    asked: dict[str, set[Any]] = field(default_factory=lambda: defaultdict(set))
-    live: frozenset[int] = frozenset()
     captured: int | None = None
-
-    @property
-    def unasked(self) -> frozenset[Any]:
-        """The brokers that are alive, where each capture shows requests to one other alone."""
-        asked = self.asked.values()
-        return self.live.difference(*asked) if all(len(some) == 1 for some in asked) else frozenset()
 
 
 def _live_changes(listing: Iterable[tuple[Request, frozenset[int]]]) -> list[tuple[int, frozenset[int]]]:
@@ -1225,26 +1219,48 @@ class Facts:
             reign = found.get(epoch)
             if reign is None:
                 continue
-            reign.asked[request.capture].add(request.broker_id)
-            reign.live = self.live_in(request) or reign.live
             if not request.is_logged:
                 reign.captured = reign.captured or request.ts
         return list(found.values())
 
     @cached_property
     def _unrecorded(self) -> dict[Any, list[Stretch]]:
-        """The reigns in which a controller may have asked each broker where nobody recorded, in order.
+        """The times at which a controller asked each broker on connections that no capture shows, in order.
 
-        It listed the broker as alive, no request to it is shown, each capture shows what it sent to one other broker
-        alone, as that of a host does, and none is that of the broker's host.
+        It told others meanwhile that the broker is alive, which it tells all who are, and no request to the broker is
+        shown or waits for its answer. A broker that leaves the live brokers then may have been down already, unless a
+        controller that came later told so; a controller of KRaft goes on to list brokers that are down.
         """
-        shown = [asked for reign in self._reigns for asked in reign.asked.values()]
-        hosts = {broker for asked in shown if len(asked) == 1 for broker in asked}
-        found: dict[Any, list[Stretch]] = defaultdict(list)
-        for reign, after in zip_longest(self._reigns, self._reigns[1:]):
-            for broker in reign.unasked - hosts:
-                found[broker].append(Stretch(reign.since, after.since if after else self.end + 1))
-        return dict(found)
+        shown: dict[Any, Spans] = defaultdict(Spans)
+        waiting: dict[Any, list[int]] = defaultdict(list)
+        epochs: dict[Any, list[tuple[int, int]]] = defaultdict(list)
+        for request in self.requests:
+            shown[request.broker_id].add(request.conn_id, request.ts)
+            if request.error_code is None:
+                waiting[request.broker_id].append(request.ts)
+            epochs[request.broker_id].append((request.ts, request.controller_epoch))
+        found: dict[Any, set[Stretch]] = defaultdict(set)
+        for body in self.bodies:
+            live = frozenset() if body.request.is_kraft_controller else body.live or frozenset()
+            for broker in live.difference(body.sent):
+                spans = shown.get(broker)
+                if spans is not None and spans.covers(body.first, body.first):
+                    continue
+                last = spans and spans.last_before(body.first)
+                since, until = last or self.begin, (spans and spans.begins_after(body.first)) or self.end + 1
+                gone = None
+                for away in self.absences.get(broker, ()):
+                    if away.since > body.first:
+                        gone = away.since if away.since < until else None
+                        break
+                    since = max(since, away.until or since)
+                asked = epochs[broker][bisect_right(epochs[broker], last, key=itemgetter(0)) - 1][1] if last else -1
+                may_be_down = gone is not None and since == last and asked >= body.request.controller_epoch
+                unanswered = _after(waiting[broker], since - 1)
+                if may_be_down or body.first - since < _ONE_BATCH or (unanswered or self.end) < body.first:
+                    continue
+                found[broker].add(Stretch(since, gone or until))
+        return {broker: sorted(some) for broker, some in found.items()}
 
     def _lacks_bytes(self, broker: Any, begin: int, end: int, since: int | None = None) -> bool:
         """Whether bytes of what a broker was sent between two times are missing; see ``may_hide``."""

@@ -25,7 +25,7 @@ from kproto.verdicts.facts import Facts
 from kproto.verdicts.found import facts_of_clusters
 from kproto.verdicts.rules import findings
 from kproto.verdicts.summary import summarize
-from tests.hosts import Recorded, by_host, recorded
+from tests.hosts import Recorded, by_host, ends_of, recorded
 from tests.packets import Talk, request, response
 
 CAPTURES = sorted(path for path in (DATA / "captures").glob("*.pcap.gz") if "lossy" not in path.name)
@@ -149,6 +149,22 @@ def test_captures_that_begin_and_end_each_at_its_time_accuse_nobody_of_more(
             paths.append(host._replace(packets=some).write(folder / name))
     assume(paths)
     assert accused(paths) - accused([capture]) == set()
+
+
+@given(st.sampled_from(CAPTURES), st.integers(0, 1 << 16))
+@example(DATA / "captures" / "ibp-0.10.2-a.pcap.gz", 89)  # KP041 of what was deleted meanwhile
+@example(DATA / "captures" / "ibp-0.10.2-a.pcap.gz", 6)  # KP030
+@settings(max_examples=max(settings.default.max_examples // 60, 1))
+def test_a_connection_that_nobody_recorded_accuses_nobody(
+    tmp_path_factory: pytest.TempPathFactory, capture: Path, number: int
+) -> None:
+    of, servers = recorded(capture), servers_of(capture)
+    ends = [frozenset(ends_of(packet.data, of.link)) for packet in of.packets]
+    asked = sorted({each for each in ends if each & servers}, key=sorted)
+    lost = asked[number % len(asked)]
+    others = of._replace(packets=[each for each, of_it in zip(of.packets, ends, strict=True) if of_it != lost])
+    path = others.write(tmp_path_factory.mktemp("hosts") / "others.pcap")
+    assert accused([path]) - accused([capture]) == set()
 
 
 @given(st.sampled_from(CAPTURES), st.lists(st.floats(-5000, 5000), min_size=3, max_size=3))
