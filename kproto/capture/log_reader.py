@@ -84,7 +84,8 @@ _LONGEST_CUT: Final = 1 << 20
 _OF_STATES: Final = re.compile(
     rb"ached leader info |eceived (?:LeaderAndIsr|StopReplica) request "
     rb"|\] Partition \S+ state changed to \(| to OnlinePartition with state LeaderAndIsr\("
-    rb"|[ \[(<](?:\.\.\.|\xe2\x80\xa6)[ \])>]"
+    rb"|\[Broker id=\d{1,10}\] (?:Leader|Follower) |[ \[(<](?:\.\.\.|\xe2\x80\xa6)[ \])>]"
+    rb"|[\[(<](?:snip|cut|omitted|truncated|elided)[^\])>]{0,40}[\])>]"
 )
 """How lines begin that tell of a partition's state, and what programs put for the middle of a line."""
 
@@ -185,9 +186,10 @@ class _HeldLine:
         """Whether a line may go on with the one that is held; if so it is added."""
         text = message.text
         begin = text[:_LONGEST_PREFIX]
+        if not text.strip():
+            return not message.stamps  # an empty line, perhaps with the mark of a quote, may stand amid a line
         if (
             message.stamps
-            or not text.strip()
             or b"Exception" in text[:200]
             or stamps_in(text[:40])
             or (HAS_TIME.search(begin) and with_writer(begin)[1] >= 0)

@@ -114,6 +114,7 @@ _STARTS: Final = re.compile(
 _LEADS: Final = re.compile(
     rb"ISR \[([\d,]*)\],? adding ?[rR]eplicas \[([\d,]*)\],? ?(?:and )?removing ?[rR]eplicas \[([\d,]*)\]"
 )
+_TELLS_NO_LEADER: Final = re.compile(rb" with high watermark -?\d{1,19}\. Previous leader epoch was -?\d")
 _FOLLOWS: Final = re.compile(rb"Current leader is (-?\d+)")
 _TRANSITIONING: Final = re.compile(rb"Transitioning \d{1,10} partition\(s\) to local (?:leader|follower)s")
 _OF_TOPIC: Final = re.compile(rb"\S{1,300} with topic id (?:Some\()?([\w-]{22})\b")
@@ -633,10 +634,8 @@ class StateLog:
         found = _RECEIVED.match(rest)
         if found is None:
             return self._stopped(broker, rest, time_ns)
-        (
-            topic, index, controller_epoch, leader, leader_epoch, isr, partition_epoch, replicas, adding, removing, _,
-            is_new, recovery, correlation, controller, epoch, partition,
-        ) = found.groups()  # fmt: skip
+        topic, index, *state, correlation, controller, epoch, partition = found.groups()
+        _, _, leader_epoch, isr, partition_epoch, _, adding, *_ = state
         if topic is None:
             if partition is None:
                 return False
@@ -649,20 +648,7 @@ class StateLog:
         if not request.detailed:  # what lines at INFO told of it stands in these as well
             request.topics, request.count = {}, 0
         request.detailed = self._detailed = True
-        state = messages.LeaderAndIsrPartitionState(
-            partition_index=number,
-            controller_epoch=int(controller_epoch),
-            leader=int(leader),
-            leader_epoch=int(leader_epoch),
-            isr=_ids(isr),
-            partition_epoch=int(partition_epoch),
-            replicas=_ids(replicas),
-            adding_replicas=_ids(adding),
-            removing_replicas=_ids(removing),
-            is_new=is_new == b"true",
-            leader_recovery_state=int(recovery == b"1"),
-        )
-        request.add(topic, state)
+        request.add(topic, _led(number, state))
         return True
 
     def _stopped(self, broker: int, rest: bytes, time_ns: int) -> bool:
@@ -737,7 +723,7 @@ class StateLog:
         if request is None or request.detailed or request.api_key != ApiKey.LEADER_AND_ISR:
             if not self._detailed:
                 self._stray = broker, time_ns
-            return request is not None and request.detailed
+            return (request is not None and request.detailed) or _STARTS.match(rest) is not None
         found = _STARTS.match(rest)
         if found is None:
             return False
@@ -746,7 +732,7 @@ class StateLog:
         tail = rest.find(b"ISR [" if is_leader else b"Current leader is ", end, end + _LONGEST_MARK)
         role = (_LEADS if is_leader else _FOLLOWS).match(rest, tail) if tail >= 0 else None
         if role is None:
-            return False
+            return _TELLS_NO_LEADER.match(rest, end) is not None
         isr, adding, removing = role.groups() if is_leader else (b"", b"", b"")
         topic, number = _topic_partition(partition)
         request.last_ns = time_ns
@@ -802,9 +788,7 @@ class StateLog:
         found = _SKIPPED.match(rest)
         if found is None:
             return False
-        (
-            topic_id, topic, number, _, leader, leader_epoch, isr, partition_epoch, replicas, adding, removing, *_,
-        ) = found.groups()  # fmt: skip
+        topic_id, topic, number, *state = found.groups()
         request = self._open.get(broker)
         if request is None or request.api_key != ApiKey.LEADER_AND_ISR:
             if request is not None:
@@ -815,18 +799,7 @@ class StateLog:
             return True
         if request.topic_ids is not None:
             request.topic_ids[topic] = topic_id.decode()
-        state = messages.LeaderAndIsrPartitionState(
-            partition_index=int(number),
-            controller_epoch=request.controller_epoch,
-            leader=int(leader),
-            leader_epoch=int(leader_epoch),
-            isr=_ids(isr),
-            partition_epoch=int(partition_epoch),
-            replicas=_ids(replicas),
-            adding_replicas=_ids(adding),
-            removing_replicas=_ids(removing),
-        )
-        request.add(topic, state)
+        request.add(topic, _led(int(number), state))
         return True
 
     def _ignoring(self, broker: int, rest: bytes, time_ns: int) -> bool:
@@ -1047,6 +1020,24 @@ def _published(
         zk_version=partition_epoch,
         replicas=replicas,
         offline_replicas=offline,
+    )
+
+
+def _led(number: int, state: Sequence[Any]) -> messages.LeaderAndIsrPartitionState:
+    """A partition's state out of the parts of ``_STATE``."""
+    controller_epoch, leader, leader_epoch, isr, partition_epoch, replicas, adding, removing, _, *told = state
+    return messages.LeaderAndIsrPartitionState(
+        partition_index=number,
+        controller_epoch=int(controller_epoch),
+        leader=int(leader),
+        leader_epoch=int(leader_epoch),
+        isr=_ids(isr),
+        partition_epoch=int(partition_epoch),
+        replicas=_ids(replicas),
+        adding_replicas=_ids(adding),
+        removing_replicas=_ids(removing),
+        is_new=told[0] == b"true",
+        leader_recovery_state=int(told[1] == b"1"),
     )
 
 
