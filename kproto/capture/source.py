@@ -322,7 +322,10 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
     if (encoded := _BASE64.search(head)) and looks_like_log(b64decode(encoded[0][: len(encoded[0]) // 4 * 4])):
         raise CaptureError(f"{name}: a log in base64; decode it first: base64 -d")
     if holds_line(head):
-        raise CaptureError(f"{name}: a log whose lines have no time that can be read, such as 2024-12-31 23:59:59,999")
+        raise CaptureError(
+            f"{name}: a log whose lines have no time that can be read, such as 2024-12-31 23:59:59,999; "
+            "if it is an export that has the time apart (YAML, a list of fields), export JSON or CSV"
+        )
     raise CaptureError(
         f"{name}: not a capture (it begins with {head[:8].hex(' ')}); "
         "kproto reads pcap, pcapng and the brokers' logs (kafka-request.log, state-change.log), also packed with gzip, "

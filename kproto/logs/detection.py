@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from .table_rows import MOST_TRIED, columns_of
 from .times import stamps_in
 from .wrappers import LONGEST_HEAD, Lines, cleaned
 
@@ -43,6 +44,7 @@ _TIME: Final = re.compile(
 )
 
 _QUOTE: Final = re.compile(rb"^(?:> ?)+", re.M)
+_EMPTY: Final = re.compile(rb"\n(?:[> \t]*\r?\n)+")
 _END: Final = re.compile(rb"\r?\n")
 
 _EXPORT: Final = b"__CURSOR="
@@ -52,7 +54,9 @@ _MOST_LINES: Final = 50
 
 def looks_like_log(head: bytes) -> bool:
     """Whether a file that begins with these bytes is a log."""
-    text = _text(head)
+    text = _EMPTY.sub(b"\n", _text(head))
+    if any(map(columns_of, _lines(head)[:MOST_TRIED])) and _MARK.search(text):
+        return True
     if b"\0" in head.rstrip(b"\0") and _CONTROL.search(text) and not text.startswith(_EXPORT):
         return False
     if _DATED.search(text):
@@ -95,5 +99,9 @@ def _times(lines: list[bytes]) -> Iterator[int]:
                 break
 
 
+def _lines(data: bytes) -> list[bytes]:
+    return [line for line, _, _ in Lines().feed(data, last=True) if line is not None]
+
+
 def _text(data: bytes) -> bytes:
-    return cleaned(b"".join(line for line, _, _ in Lines().feed(data, last=True) if line is not None))
+    return cleaned(b"".join(_lines(data)))

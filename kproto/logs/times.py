@@ -27,7 +27,8 @@ class Stamp(NamedTuple):
     Attributes:
         ns: Nanoseconds since 1970 on the clock that was read, whatever its zone.
         offset_s: The zone's distance to UTC in seconds; None where none is written.
-        lacks: What is not written: nothing, the ``year``, the ``date``, or the ``order`` of the date's numbers.
+        lacks: What is not written: nothing, the ``year``, the ``date``, the ``order`` of the date's numbers, or
+            ``which`` of several it is.
         letters: Letters that are written for the zone, and that stand for several.
     """
 
@@ -36,6 +37,9 @@ class Stamp(NamedTuple):
     lacks: str = ""
     letters: str = ""
 
+
+UNDECIDED: Final = Stamp(0, None, "which")
+"""One of several times of a record."""
 
 _MONTHS: Final = {
     name: n
@@ -72,7 +76,7 @@ _AMBIGUOUS: Final = frozenset(("IST", "BST", "AST", "SST", "AMT", "GST", "ECT"))
 _CLOCK: Final = (
     rb"(?P<%s>\d\d|\d(?=[:.,\d]{6,16} ?[APap]\.?[Mm]\b)):(?P<%s>\d\d):(?P<%s>\d\d)"
     rb"(?:(?:[.,]|:(?=\d{3}(?!\d)))(?P<%s>\d{1,9}))?"
-    rb"(?:\ ?(?P<%s>[AP]|[ap])\.?[Mm](?:\.|\b))?"
+    rb"(?:\ ?(?P<%s>[AP]|[ap])\.?[Mm](?:\.|\b|(?=[A-Z][a-z])))?"
 )
 _ZONE: Final = (
     rb"(?:\]?[\ \[(]{0,2}(?P<%s>[Zz]\b|(?:[A-Z][a-z]{2,15}\ ){1,3}Time\b|"
@@ -340,6 +344,8 @@ class LogClock:
 
     def _dated(self, own: Stamp, whole: Stamp | None, zoned: Stamp | None) -> Stamp:
         """Give a time without a year or a date what another one tells."""
+        if own.lacks == "which":
+            raise UnusableLine("a line beside several times, none known to be its own; give its column the name time")
         if own.lacks in ("date", "order"):
             outer = whole or zoned
             if outer is not None:

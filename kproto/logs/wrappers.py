@@ -11,12 +11,14 @@ import json
 import quopri
 import re
 from collections import OrderedDict
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from .request_lines import MARK, STRUCTS, parse_request
-from .times import Stamp, UnusableLine, stamp_of, stamps_in, whole_stamp
+from .table_rows import TableRows, holds_line
+from .times import UNDECIDED, Stamp, UnusableLine, stamp_of, stamps_in, whole_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -188,7 +190,7 @@ _CRI: Final = re.compile(
     rb"(\d{4}-\d\d-\d\dT[\d:]{8}(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)) (stdout|stderr) ([PF])(?::\S{0,50})? ?"
 )
 _PREFIX: Final = re.compile(
-    rb"(?:> ?){1,9}"  # quoted in a mail or a report
+    rb"(?:> ?|[A-Z]{1,3}> |\| ?){1,9}"  # quoted in a mail or a report
     rb"|[\w./-]{1,200} {0,40}\| ?"  # docker compose logs
     rb"|\[pod/[^\]]{1,300}\] "  # kubectl logs --prefix
     rb"|\x1e|data: (?=\{)"  # journalctl -o json-seq, json-sse
@@ -293,14 +295,18 @@ _TEXTS: Final = (
 """Fields that hold a log line, or the object that holds it; the first one counts."""
 
 _TIMES: Final = (
-    "__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP", "ingestionTime", "receiveTimestamp", "observedTimestamp",
-    "_receipttime", "_messagetime",
-    "observedTimeUnixNano", "timeUnixNano", "TimeGenerated", "created", "created_at", "created_ms", "epoch",
+    "__REALTIME_TIMESTAMP", "_SOURCE_REALTIME_TIMESTAMP", "_messagetime", "timeUnixNano", "TimeGenerated", "epoch",
     "epoch_ms", "_ts", "ts_ms", "event_time", "log_time", "timestamp_ms", "timestampMs",
     "@timestamp", "@t", "date", "_time", "time", "ts", "datetime", "eventTime", "timestamp", "Timestamp", "asctime",
     "logtime", "timeMillis", "instant",
 )  # fmt: skip
-"""Fields that hold a time; of several the last one is nearest to the line."""
+"""Fields that hold the time of a line; of several the last one is nearest to it."""
+
+_LATER: Final = re.compile("(?i)created|ingest|rece|index|observ|collect|process(?:ed|ing)")
+"""What a field is named after that holds the time at which others took a line."""
+
+_LEAST_NS: Final = 10**18
+"""What is less is another number than a time of the last decades."""
 
 _DAY_ALONE: Final = re.compile(r"\d{4}[-/.]\d\d[-/.]\d\d")
 """A date whose time stands in another field."""
@@ -426,6 +432,8 @@ class Unwrapper:
         self._is_bare = False  # whether the last line was not quoted, and had a time or may end within "->"
         self._head: bytes = b""  # time and level, perhaps of the next line
         self._event: list[LogLine] = []  # the lines of an event of XML
+        self._table = TableRows()
+        self._row: list[LogLine] = []  # the lines of a row of a table
         self._export: dict[bytes, bytes] | None = None
         self._binary: bytearray | None = None
         self._binary_name = b""
@@ -440,16 +448,35 @@ class Unwrapper:
             self.is_open = True
             yield from self._exported(line, offset, length)
             return
-        for message in self._line(LogLine(line.rstrip(b"\r\n"), [], None, offset, length), 0):
+        if self._row or self._table.may_have(line):
+            self._row.append(LogLine(line, [], None, offset, length))
+            if self._table.goes_on(line) and len(self._row) < _MOST_OPEN:
+                self.is_open = True
+                return
+            messages = self._end_row()
+        else:
+            messages = self._line(LogLine(line.rstrip(b"\r\n"), [], None, offset, length), 0)
+        for message in messages:
             if self._undecided:
                 yield from self._end_records()
             yield message
         self.is_open = bool(self._open or self._undecided or self._event)
 
+    def _end_row(self) -> Iterator[LogLine]:
+        """Take the row of a table, or lines that are none."""
+        row, self._row = self._row, []
+        record = self._table.record(b"".join(each.text for each in row)) if row and not self._open else None
+        if record is not None:
+            yield from self._records(record, _spanning(row, b""), 1)
+            return
+        for each in row:
+            yield from self._line(each._replace(text=each.text.rstrip(b"\r\n")), 0)
+
     def end(self) -> Iterator[LogLine]:
         """End the file; yield what can be read of lines that lack their end."""
         if self._export:
             yield from self._exported(b"\n", self._export_at, 0)
+        yield from self._end_row()
         held, self._open, self._event = [*self._event, *self._open], [], []
         yield from self._end_records()
         for each in held:
@@ -524,7 +551,7 @@ class Unwrapper:
             else:
                 yield from self._gather(message, depth)
             return
-        if self._head:
+        if self._head and text.strip():
             if text.lstrip().startswith(_HEADLESS):
                 text = self._head + b" " + text.lstrip()
                 message = message._replace(text=text)
@@ -557,7 +584,7 @@ class Unwrapper:
                 inner = message._replace(stamps=stamps)
                 found = [each for value in values for each in self._records(value, inner, depth + 1)]
                 yield from found
-                if found or self._open or not (rest.strip() or _holds_line(text[:begin].decode("utf-8", "replace"))):
+                if found or self._open or not (rest.strip() or holds_line(text[:begin].decode("utf-8", "replace"))):
                     return
             elif gather and is_record and self._begins_record(message, begin):
                 return
@@ -621,7 +648,7 @@ class Unwrapper:
                 if self._widths.are_sure(held) or is_large:
                     yield from self._end_records()
                 return
-            parts = [each.text for each in held]
+            parts = [each.text for each in held if each.text.strip()]
             joined = _joined(self._widths.unindented(parts)) if self._is_cut else b"\n".join(parts)
             if MARK not in parts[0] and not _json(joined[joined.find(b"{") :])[0]:  # as Ruby prints it
                 for each in held:
@@ -656,12 +683,8 @@ class Unwrapper:
                 stamps = message.stamps if stamp is None else [*message.stamps, stamp]
                 yield from self._text(value[1], message._replace(stamps=stamps), depth)
                 return
-            lines = [each for each in value if isinstance(each, str) and _holds_line(each)]
-            if len(lines) == 1:  # a row of a table
-                stamps = [stamp for each in value if (stamp := whole_stamp(each)) is not None]
-                level = next((each for each in value if isinstance(each, str) and each.upper() in _DETAILED), "")
-                told = _with_level(lines[0], {"level": level})
-                yield from self._text(told, message._replace(stamps=message.stamps + stamps), depth)
+            if sum(isinstance(each, str) and holds_line(each) for each in value) == 1:  # a row of a table
+                yield from self._records({str(number): each for number, each in enumerate(value)}, message, depth)
                 return
             fields = _fields_of(value)
             for each in value if fields is None else [fields]:
@@ -670,13 +693,8 @@ class Unwrapper:
             return
         if not isinstance(value, dict):
             return
-        day = _only(value.get("date", value.get("Date")))
-        day = f"{day} " if isinstance(day, str) and _DAY_ALONE.fullmatch(day) else ""
-        times = [_only(value[name]) for name in _TIMES if name in value]
-        found = [stamp_of(day + each if isinstance(each, str) else each) for each in times]
-        if not found:
-            found = [whole_stamp(each) for each in value.values()]
-        message = message._replace(stamps=message.stamps + [stamp for stamp in found if stamp is not None])
+        later, own = _stamps_of(value)
+        message = message._replace(stamps=later + message.stamps + own)
         if isinstance(value.get("requestHeader"), dict):
             yield message._replace(text=b"", fields=value)
             return
@@ -687,7 +705,7 @@ class Unwrapper:
             if isinstance(held, str):
                 yield from self._held_text(_with_level(held, value), value, message, depth)
                 return
-        lines = [each for each in value.values() if isinstance(each, str) and _holds_line(each)]
+        lines = [each for each in value.values() if isinstance(each, str) and holds_line(each)]
         if len(lines) > 1 and all(HAS_TIME.search(line[:LONGEST_HEAD].encode()) for line in lines):
             yield from self._records(lines, message, depth + 1)
             return
@@ -795,11 +813,6 @@ def cleaned(text: bytes) -> bytes:
     return _DOUBLED.sub(rb"'\1'", text) if b"=''" in text else text
 
 
-def _holds_line(text: str) -> bool:
-    """Whether a text holds a line that is read."""
-    return any(mark in text for mark in ("Completed request:", "Broker ", "Controller ", "[Topic Deletion Manager "))
-
-
 def _fields_of(items: list[Any]) -> dict[str, Any] | None:
     """Return the record that a list of its fields makes; None of another list."""
     if not items or not all(isinstance(item, dict) for item in items):
@@ -808,6 +821,41 @@ def _fields_of(items: list[Any]) -> dict[str, Any] | None:
         if all(isinstance(item.get(name), str) and value in item for item in items):
             return {item[name]: item[value] for item in items}
     return None
+
+
+def _stamps_of(record: dict[str, Any]) -> tuple[list[Stamp], list[Stamp]]:
+    """The times in a record: when others took the line, and the line's own, the outermost first."""
+    day = _only(record.get("date", record.get("Date")))
+    day = f"{day} " if isinstance(day, str) and _DAY_ALONE.fullmatch(day) else ""
+    times = [_only(record[name]) for name in _TIMES if name in record]
+    own = [stamp for each in times if (stamp := stamp_of(day + each if isinstance(each, str) else each)) is not None]
+    later = []
+    for name in filter(_is_later, record):
+        value = _only(record[name])
+        stamp = _shown(value) if isinstance(value, str) else stamp_of(value)
+        if stamp is not None and stamp.ns > _LEAST_NS:
+            later.append(stamp)
+    if not own:
+        found = (_shown(_only(value)) for name, value in record.items() if not _is_later(name))
+        own = [stamp for stamp in found if stamp is not None]
+        if len(set(map(_utc_ns, own))) > 1:
+            own = [UNDECIDED]
+    return sorted(later, key=_utc_ns, reverse=True) if later else later, own
+
+
+def _shown(value: object) -> Stamp | None:
+    """The time that a text consists of, as a browser or a word processor may show it."""
+    return whole_stamp(value[:100].translate(TYPOGRAPHY) if isinstance(value, str) and not value.isascii() else value)
+
+
+@lru_cache(maxsize=1000)
+def _is_later(name: str) -> bool:
+    """Whether a field of a name holds when others took a line."""
+    return name not in _TIMES and _LATER.search(name) is not None
+
+
+def _utc_ns(stamp: Stamp) -> int:
+    return stamp.ns - (stamp.offset_s or 0) * 1_000_000_000
 
 
 def _only(value: Any) -> Any:
@@ -825,7 +873,8 @@ def _level_of(beside: dict[str, Any]) -> str:
                 return level.upper()
             if level == _DEBUG_OF_SYSLOG:
                 return "DEBUG"
-    return ""
+    short = (value.upper() for value in beside.values() if isinstance(value, str) and len(value) == len("DEBUG"))
+    return next((level for level in short if level in _DETAILED), "")
 
 
 def _with_level(text: str, beside: dict[str, Any]) -> str:

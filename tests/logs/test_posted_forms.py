@@ -248,6 +248,8 @@ OBJECTS: Final[dict[str, Callable[[Line], Any]]] = {
     "Azure": lambda x: {"TimeGenerated": later(x.ns), "LogEntry": x.line},
     "a field that is not known": lambda x: {"when": later(x.ns), "logline": x.line},
     "Graylog": lambda x: {"message": {"timestamp": iso(x.ns), "source": "k1", "message": x.line}, "index": "g"},
+    "a time of ingestion nearer to the line": lambda x: {"@timestamp": iso(x.ns), "event": {"ingested": iso(x.ns + 3 * NS), "original": f"{x.level} {x.text}"}},
+    "times of others alone": lambda x: {"event.ingested": iso(x.ns + 3 * NS), "event.created": iso(x.ns), "said": f"{x.level} {x.text}"},
     "OpenTelemetry, nested": lambda x: {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"timeUnixNano": str(x.ns), "severityText": x.level, "body": {"stringValue": x.text}}]}]}]},
     "filebeat, names with points": lambda x: {"@timestamp": iso(x.ns + NS), "json.message": x.text, "json.level": x.level, "json.timestamp": iso(x.ns)},
     "date and time apart": lambda x: {"date": stamp("%Y-%m-%d", x.ns), "time": stamp("%H:%M:%S.%f", x.ns), "level": x.level, "message": x.text},
@@ -319,6 +321,15 @@ def wrapped(lines: Iterable[str], width: int, mark: str = "> ") -> str:
     return "\n".join(
         mark + part
         for line in lines
+        for part in textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
+    )
+
+
+def refilled(text: str, width: int) -> str:
+    """Lines that another mail client cuts again, without a mark before the rest."""
+    return "\n".join(
+        part
+        for line in text.split("\n")
         for part in textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
     )
 
@@ -455,6 +466,10 @@ WHOLE: Final[dict[str, Callable[[list[Line]], str | bytes]]] = {
     "a mail's source, headers": lambda lines: b"From: a@b\nContent-Transfer-Encoding: quoted-printable\n\n" + quopri.encodestring(plain(lines).encode()),
     "a mail's source, quoted": lambda lines: quopri.encodestring("".join(f"> {x.line}\n" for x in lines).encode()),
     "a mail's source, Docker's": lambda lines: quopri.encodestring("\n".join(json.dumps(OBJECTS["Docker"](x)) for x in lines).encode()),
+    "a mail, quoted, then cut again": lambda lines: refilled(wrapped((x.line for x in lines), 76), 72),
+    "a mail, 72 columns, an empty line behind each": lambda lines: wrapped((x.line for x in lines), 72, "").replace("\n", "\n\n"),
+    "a mail, 72 columns, initials": lambda lines: wrapped((x.line for x in lines), 72, "AB> "),
+    "a mail, 72 columns, bars": lambda lines: wrapped((x.line for x in lines), 72, "| "),
     "a terminal, 80 columns": lambda lines: cut((x.line for x in lines), 80),
     "a terminal, 120 columns": lambda lines: cut((x.line for x in lines), 120),
     "a terminal, 200 columns": lambda lines: cut((x.line for x in lines), 200),
@@ -502,6 +517,13 @@ WHOLE: Final[dict[str, Callable[[list[Line]], str | bytes]]] = {
     "Splunk's CSV, few quotes": lambda lines: table(lines, {"_serial": lambda x: "1", "_time": lambda x: stamp("%Y-%m-%dT%H:%M:%S.%f+0000", x.ns), "_raw": lambda x: x.line}),
     "Loki's CSV": lambda lines: table(lines, {"Date": lambda x: iso(x.ns), "Line": lambda x: x.line, "labels": lambda x: '{"app":"kafka"}', "tsNs": lambda x: str(x.ns), "id": lambda x: "1_a"}),
     "CloudWatch's CSV": lambda lines: table(lines, {"timestamp": lambda x: str(x.ns // 10**6), "message": lambda x: x.line}),
+    "CSV, two times": lambda lines: table(lines, {"timestamp": lambda x: iso(x.ns), "ingested": lambda x: iso(x.ns + 3 * NS), "message": lambda x: f"{x.level} {x.text}"}),
+    "CSV, two times behind": lambda lines: table(lines, {"Severity": lambda x: x.level, "Message": lambda x: x.text, "Time": lambda x: iso(x.ns), "ReceivedAt": lambda x: str(x.ns // 10**6 + 3000)}, delimiter=";"),
+    "CSV, names that are not known": lambda lines: table(lines, {"generated_at": lambda x: iso(x.ns), "received_at": lambda x: iso(x.ns + 3 * NS), "said": lambda x: f"{x.level} {x.text}"}, quoting=csv.QUOTE_ALL),
+    "CSV, lines of several in a cell": lambda lines: table(lines, {"message": lambda x: f"{x.level} {x.text}\n\tat kafka.A.b", "timestamp": lambda x: iso(x.ns), "_indextime": lambda x: str(x.ns // NS + 9)}),
+    "CSV, received before": lambda lines: table(lines, {"ingestionTime": lambda x: str(x.ns // 10**6 + 1900), "message": lambda x: f"{x.level} {x.text}", "timestamp": lambda x: str(x.ns // 10**6)}),
+    "TSV, two times": lambda lines: "id\tgenerated_at\treceived_at\tmessage\n" + "".join(f"1\t{iso(x.ns)}\t{iso(x.ns + 3 * NS)}\t{x.level} {x.text}\n" for x in lines),
+    "a database's table": lambda lines: "+--+\n| message | ts |\n+--+\n" + "".join(f"| {x.level} {x.text} | {iso(x.ns)} |\n" for x in lines),
     "TSV": lambda lines: table(lines, {"at": lambda x: iso(x.ns), "message": lambda x: x.line}, dialect="excel-tab"),
     "TSV without quotes": lambda lines: "\n".join(f"{iso(x.ns)}\tkafka1\t{x.line}" for x in lines),
     "CSV by semicolons": lambda lines: table(lines, {"at": lambda x: iso(x.ns), "message": lambda x: x.line}, delimiter=";", quoting=csv.QUOTE_ALL),
@@ -731,6 +753,26 @@ def test_letters_that_stand_for_several_zones_are_refused_unless_the_zone_is_nam
             ]
 
 
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize(
+    "row",
+    [
+        lambda x: f"EVENTS\t37\t{x.ns // 10**6 + 1900}\tkafka-0\t{x.level} {x.text}\t{x.ns // 10**6}",
+        lambda x: f"1\t{iso(x.ns)}\t{iso(x.ns + 3 * NS)}\tkafka\t{x.level} {x.text}",
+        lambda x: f'"{iso(x.ns)}","{iso(x.ns + 3 * NS)}","{x.level} {x.text}"',
+        lambda x: json.dumps({"one": iso(x.ns), "other": iso(x.ns + 3 * NS), "said": f"{x.level} {x.text}"}),
+    ],
+)
+def test_a_line_beside_several_times_of_which_none_is_known_to_be_its_own_is_not_read(
+    log: str, row: Callable[[Line], str]
+) -> None:
+    if '"' in lines_of(log)[0].text and row(lines_of(log)[0])[0] == '"':
+        return  # CSV would double its quotes
+    events, noted = read(["".join(f"{row(x)}\n" for x in lines_of(log)).encode()])
+    assert events == []
+    assert {*noted} == {"a line beside several times, none known to be its own; give its column the name time"}
+
+
 @pytest.mark.parametrize("log", ["requests as JSON", "states at INFO"])
 def test_a_log_without_times_is_called_so(log: str) -> None:
     text = "".join(f"71 [main] {x.level} {x.logger} - {x.text}\n" for x in lines_of(log))
@@ -790,7 +832,7 @@ def test_lines_that_lack_their_ends_are_noted(log: str, columns: int) -> None:
 
 
 @pytest.mark.parametrize("log", [log for log in LOGS if log != "controller.log"])
-@pytest.mark.parametrize("mark", [" ... ", "[...]", " \u2026 "])
+@pytest.mark.parametrize("mark", [" ... ", "[...]", " \u2026 ", "<snip>", " xxx ", "[truncated 71 characters]"])
 def test_lines_that_lack_their_middle_are_noted(log: str, mark: str) -> None:
     lines = [x.line if len(x.line) < 200 else f"{x.line[:100]}{mark}{x.line[-90:]}" for x in lines_of(log)]
     assert read(["\n".join(lines).encode()], "state-change.log")[1]
