@@ -107,11 +107,6 @@ def _leadership(changes: Iterable[_Row]) -> list[_Row]:
         for state in states:
             reigns[state["leader_epoch"]].append(state)
         told = {epoch: min(states, key=_order) for epoch, states in reigns.items()}
-        before = {"leader_epoch": 0, "partition_epoch": 0, "controller_epoch": 1}  # a topic's first state
-        decided: dict[int, int | None] = {}
-        for epoch in sorted(reigns):
-            decided[epoch] = _decided(reigns[epoch], before)
-            before = max(reigns[epoch], key=lambda state: state["partition_epoch"])
         end: Any = None  # what is told after the next leader, or after the deletion, began before that
         for epoch in sorted(reigns, reverse=True):
             first = told[epoch]
@@ -120,7 +115,7 @@ def _leadership(changes: Iterable[_Row]) -> list[_Row]:
             rows.append(
                 {
                     **{name: first[name] for name in (*_PARTITION, "leader", "leader_epoch", "controller_id")},
-                    "controller_epoch": decided[epoch],
+                    "controller_epoch": _decided(reigns[epoch], is_first=epoch == min(reigns)),
                     "valid_from": begin,
                     "valid_to": end,
                     "changes_seen": len(reigns[epoch]),
@@ -130,15 +125,12 @@ def _leadership(changes: Iterable[_Row]) -> list[_Row]:
     return rows
 
 
-def _decided(reign: list[_Row], before: _Row) -> int | None:
+def _decided(reign: list[_Row], *, is_first: bool) -> int | None:
     """The epoch of the controller that elected a leader; None: the states may all be those of later changes."""
     first = min(reign, key=lambda state: state["partition_epoch"])
-    steps, elections = (first[name] - before[name] for name in ("partition_epoch", "leader_epoch"))
-    return (
-        None
-        if steps > elections and first["controller_epoch"] > before["controller_epoch"]
-        else first["controller_epoch"]
-    )
+    if is_first and first["partition_epoch"] > first["leader_epoch"] and first["controller_epoch"] > 1:
+        return None
+    return min(state["controller_epoch"] for state in reign)
 
 
 def _isr_events(changes: Iterable[_Row]) -> list[_Row]:

@@ -40,9 +40,15 @@ class Derived(NamedTuple):
 
 _LIFE: Final = ", ".join(field.name for field in PARTITION)
 
-# A leader that brokers are told of after the next one, or after the deletion, began before that. Partition and leader
-# epoch grow with each election, the partition's with each other change too, from 0 on, under the first controller's 1:
-# of more changes than elections the last may be by a later controller than the one that elected the leader.
+_MAY_BE_OLDER: Final = """
+coalesce(former_leader_epoch IS NULL AND partition_epoch > leader_epoch AND controller_epoch > 1, false)
+""".strip()
+"""Whether the first known state of a partition may be a change after its leader's election, by another controller.
+
+Both epochs grow with each election, the partition's with each other change too. Epoch 1 is the first controller's.
+"""
+
+# A leader that brokers are told of after the next one, or after the deletion, began before that.
 _LEADERSHIP: Final = Derived(
     described(
         "Who led each partition, from when to when.",
@@ -59,9 +65,7 @@ _LEADERSHIP: Final = Derived(
     WITH reigns AS (
         SELECT {_LIFE}, leader, leader_epoch,
                min_by(controller_epoch, (coalesce(partition_epoch, -1), ts, frame_id)) AS controller_epoch,
-               max_by(controller_epoch, (coalesce(partition_epoch, -1), ts, frame_id)) AS last_controller_epoch,
-               min(coalesce(partition_epoch, -1)) AS first_partition_epoch,
-               max(coalesce(partition_epoch, -1)) AS last_partition_epoch,
+               min_by({_MAY_BE_OLDER}, (coalesce(partition_epoch, -1), ts, frame_id)) AS may_be_older,
                min_by(controller_id, (ts, frame_id)) AS controller_id,
                min(ts) AS ts, count(*) AS changes_seen, min(deleted_ts) AS deleted_ts
         FROM {{changes}}
@@ -69,12 +73,10 @@ _LEADERSHIP: Final = Derived(
     ), dated AS (
         SELECT *, least(deleted_ts, min(ts) OVER (
             PARTITION BY {_LIFE} ORDER BY leader_epoch, ts ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
-        )) AS valid_from, controller_epoch > lag(last_controller_epoch, 1, 1) OVER reign
-            AND first_partition_epoch - lag(last_partition_epoch, 1, 0) OVER reign
-                > leader_epoch - lag(leader_epoch, 1, 0) OVER reign AS may_be_later
-        FROM reigns WINDOW reign AS (PARTITION BY {_LIFE} ORDER BY leader_epoch, ts)
+        )) AS valid_from
+        FROM reigns
     )
-    SELECT {_LIFE}, leader, leader_epoch, CASE WHEN NOT may_be_later THEN controller_epoch END AS controller_epoch,
+    SELECT {_LIFE}, leader, leader_epoch, CASE WHEN NOT may_be_older THEN controller_epoch END AS controller_epoch,
            controller_id, valid_from,
            coalesce(lead(valid_from) OVER (PARTITION BY {_LIFE} ORDER BY leader_epoch, ts), deleted_ts) AS valid_to,
            changes_seen
