@@ -210,17 +210,13 @@ class _Rows:
             "broker_epoch": -1, "is_kraft_controller": True, "type": 0, "server_ip": "", "server_port": 0,
             "error_code": 0,
         }  # fmt: skip
-        self._requests = TableBuilder(TABLES["requests"], _REQUEST, of | fetch | request)
-        self._bodies = TableBuilder(TABLES["bodies"], ("body_id",), fetch | {"api_version": 0, "direction": "response"})
-        self._states = TableBuilder(TABLES["partition_states"], _STATE, fetch)
-        self._records = TableBuilder(METADATA_TABLES["metadata_records"], _RECORD, of)
-        self._deliveries = TableBuilder(METADATA_TABLES["metadata_deliveries"], _DELIVERY, of)
+        body = fetch | {"api_version": 0, "direction": "response"}
         self.large = {
-            "requests": self._requests,
-            "bodies": self._bodies,
-            "partition_states": self._states,
-            "metadata_records": self._records,
-            "metadata_deliveries": self._deliveries,
+            "requests": TableBuilder(TABLES["requests"], _REQUEST, of | fetch | request),
+            "bodies": TableBuilder(TABLES["bodies"], ("body_id",), body),
+            "partition_states": TableBuilder(TABLES["partition_states"], _STATE, fetch),
+            "metadata_records": TableBuilder(METADATA_TABLES["metadata_records"], _RECORD, of),
+            "metadata_deliveries": TableBuilder(METADATA_TABLES["metadata_deliveries"], _DELIVERY, of),
         }
         self._live_sets: set[frozenset[int]] = set()
         self._secret: set[bytes] = set()  # ids of batches with secrets
@@ -281,25 +277,25 @@ class _Rows:
         for state in wanted:
             self._state(batch, state)
         frame_id, ts = _frame_id(batch), _us(batch.time_ms)
-        self._requests.add(
+        self.large["requests"].add(
             frame_id, ts, batch.leader_id, -1 if batch.epoch is None else batch.epoch, self._live_id(ts),
             len({state.topic_id for state in batch.states}), len(batch.states), batch.batch_id,
             len(batch.source.data) if isinstance(batch.source, RecordBatch) else 0, frame_id,
         )  # fmt: skip
-        self._bodies.add(batch.batch_id)
+        self.large["bodies"].add(batch.batch_id)
 
     def _state(self, batch: FoldedBatch, state: FoldedState) -> None:
         known = state.state
         epoch = -1 if batch.epoch is None else batch.epoch
         topic = plain_text(state.topic or "")
         if known is None:
-            self._states.add(
+            self.large["partition_states"].add(
                 batch.batch_id, topic, state.topic_id, state.partition, epoch, False, _BEING_DELETED, 0, 0, (), (),
                 None, None, None, None, False,
             )  # fmt: skip
             return
         recovering = None if known.recovering is None else int(known.recovering)
-        self._states.add(
+        self.large["partition_states"].add(
             batch.batch_id, topic, state.topic_id, state.partition, epoch,
             state.former is None and batch.snapshot is None, known.leader, known.leader_epoch, known.partition_epoch,
             known.isr, known.replicas or (), known.adding, known.removing, recovering, known.elr, state.is_unclean,
@@ -325,7 +321,7 @@ class _Rows:
             self._secret.add(batch.batch_id)
         if not self._filters.wants_time(batch.time_ms * 1_000_000):
             return
-        self._records.add(
+        self.large["metadata_records"].add(
             each.offset,
             None if batch.snapshot is None else batch.snapshot.name,
             _us(each.time_ms),
@@ -358,7 +354,7 @@ class _Rows:
             mark = bisect_right(committed, each.last_offset)  # the first that captures show may be an old one
             steps = traffic.applied.get(each.node_id, [])
             step = bisect_left(applied.get(each.node_id, []), each.last_offset)
-            self._deliveries.add(
+            self.large["metadata_deliveries"].add(
                 batch_id, each.node_id, each.epoch, each.last_offset, us(each.time_ns),
                 us(traffic.committed[mark][0]) if 0 < mark < len(committed) else None,
                 us(steps[step][0]) if step < len(steps) and (step or each.time_ns < steps[step][0]) else None,
