@@ -113,6 +113,7 @@ def cut(packets: list[Packet], link: int, ends: list[int], folder: Path, names: 
 
 @settings(max_examples=3)
 @example(ends=[247], names=(0, 1))  # behind a connection's opening stands what is a request where nothing follows
+@example(ends=[115, 122, 124, 144, 193], names=(5, 2, 4, 3, 0, 1))  # beginnings without a complete exchange
 @example(ends=[111, 167, 199, 208, 231], names=(3, 5, 2, 1, 4, 0))  # ends that are guessed while others are missing
 @given(
     ends=st.lists(st.integers(101, 249), min_size=1, max_size=6, unique=True).map(sorted),
