@@ -267,7 +267,6 @@ class LogFold:
         for source, after_gap in log.steps():
             if after_gap:
                 made.image.forget()
-                self._pending.clear()
                 self._end_at_gap(source.epoch)
             if isinstance(source, LogSnapshot):
                 self._snapshot(source)
@@ -293,15 +292,19 @@ class LogFold:
         return list({id(batch): batch for batch, _record in self._open or ()}.values())
 
     def _end_at_gap(self, epoch: int) -> None:
-        """Forget what brokers are, and who led, where the log has a gap before an epoch: both are known up to there."""
-        self._has_brokers, self._open = False, None
+        """Forget what brokers are, and who led, where the log has a gap before an epoch: both are known up to there.
+
+        What comes after it tells nothing of partitions before it.
+        """
+        last_ms = self._made.batches[-1].time_ms if self._made.batches else 0
         for span in self._spans.values():
-            span.until_ms = self._made.batches[-1].time_ms
+            span.until_ms = self._open[0][1].time_ms if self._open else last_ms
         for former in self._made.epochs[-1:]:
             if former.epoch < epoch and former.until_ms is None:
-                former.until_ms = self._made.batches[-1].time_ms
-        self._spans.clear()
-        self._nameless.clear()
+                former.until_ms = last_ms
+        self._has_brokers, self._open = False, None
+        for held in self._spans, self._nameless, self._pending:
+            held.clear()
 
     def add(self, batch: RecordBatch) -> None:
         """Fold the next batch; what it makes is added to what ``run`` returned."""
@@ -348,7 +351,7 @@ class LogFold:
         if each.record is not None and not each.is_control:
             for change in self._made.image.apply(each.record):
                 holder.states.append(self._state(change, each.offset))
-        return self._told(each.record, each)
+        return self._told(each, holder.begin_offset)
 
     def _state(self, change: PartitionFold, offset: int) -> FoldedState:
         made = FoldedState(
@@ -389,7 +392,7 @@ class LogFold:
             if type(record) is not PartitionRecord:
                 if self._took_effect is not None:
                     self._took_effect(found, each)
-                self._told(record, each._replace(offset=-1, time_ms=time_ms))
+                self._told(each._replace(offset=-1, time_ms=time_ms))
             if isinstance(record, RegisterBrokerRecord):
                 registered.add(record.broker_id)
             if not each.is_control:
@@ -443,10 +446,11 @@ class LogFold:
 
     # ---- brokers and the quorum
 
-    def _told(self, record: object, each: LogRecord) -> bool:
+    def _told(self, each: LogRecord, batch_offset: int = -1) -> bool:
         """Note what a record says of names, nodes and brokers, at offset -1 in a snapshot; whether it is a broker's."""
+        record = each.record
         if isinstance(record, RegisterBrokerRecord):
-            self._registered(record, each)
+            self._registered(record, each, batch_offset)
         elif isinstance(record, FenceBrokerRecord):
             self._turned(record.id, record.epoch, "fenced", "fenced", each)
         elif isinstance(record, UnfenceBrokerRecord):
@@ -479,9 +483,11 @@ class LogFold:
             return False
         return True
 
-    def _registered(self, record: RegisterBrokerRecord, each: LogRecord) -> None:
-        before = self._spans.get(record.broker_id)
-        is_same, is_new = before is not None and before.incarnation_id == record.incarnation_id, each.offset >= 0
+    def _registered(self, record: RegisterBrokerRecord, each: LogRecord, batch_offset: int) -> None:
+        before, is_new = self._spans.get(record.broker_id), each.offset >= 0
+        is_same = record.broker_epoch < batch_offset  # a new process takes the offset of its first record
+        if before is not None and before.incarnation_id != _UNKNOWN_ID:
+            is_same = before.incarnation_id == record.incarnation_id
         state = "in controlled shutdown" if record.in_controlled_shutdown else "unfenced"
         if record.fenced:
             state = "fenced"

@@ -2,6 +2,7 @@
 
 import gzip
 import tracemalloc
+from functools import cache
 from pathlib import Path
 from struct import pack, pack_into
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kraft_runs import NODES, RUNS, metadata
 from metadata_batches import batch_of
@@ -18,8 +19,8 @@ from kproto.errors import DecodeError
 from kproto.metadata_log.batches import UNPACKED_MOST, Fault, RecordBatch, batches_in, encode_batch
 from kproto.metadata_log.files import LogFault, MetadataLog, read
 from kproto.metadata_log.finding import find
-from kproto.metadata_log.folding import fold
-from kproto.metadata_log.image import Image
+from kproto.metadata_log.folding import FoldedLog, fold
+from kproto.metadata_log.image import FoldedPartition, Image
 from kproto.metadata_log.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -333,6 +334,55 @@ def test_the_records_of_a_transaction_count_at_its_end_and_those_of_an_aborted_o
                 encode_batch([value], base_offset=at, epoch=of.epoch, time_ms=entry.time_ms, control=of.is_control)
             )
     assert says(marked) == says(plain)
+
+
+@cache
+def whole_log(run: str) -> tuple[MetadataLog, FoldedLog]:
+    log = log_of(metadata(run))
+    return log, fold(log)
+
+
+def agrees(part: FoldedPartition | None, whole: FoldedPartition | None) -> bool:
+    if part is None or whole is None:
+        return part is whole
+    return all(one in (None, other) for one, other in zip(part, whole, strict=True))
+
+
+@example("kraft-4.1-b", [0.036, 0.3, 0.3, 1.0], (0, 1, 1, 3), [])  # a process that registers again
+@example("kraft-4.1-a", [0.391, 0.455, 0.729, 1.0], (0, 1, 2, 3), [True] * 11)  # a snapshot inside the gap
+@example("kraft-3.9-m", [0.0, 0.062, 0.13, 1.0], (0, 1, 2, 3), [])  # the gap has the end of a transaction
+@given(
+    st.sampled_from(sorted(NODES)),
+    st.lists(st.floats(0, 1), min_size=4, max_size=4).map(sorted),
+    st.sampled_from([(0, 1, 2, 3), (0, 1, 1, 3), (0, 1, 2, None), (None, 1, 2, None)]),
+    st.lists(st.booleans(), min_size=40, max_size=40),
+)
+def test_a_window_of_a_log_says_nothing_else(
+    run: str, shares: list[float], cuts: tuple[int | None, ...], takes: list[bool]
+) -> None:
+    """A log that begins later, ends earlier, or has a gap, with some of the snapshots of that time."""
+    whole, every = whole_log(run)
+    begin, gap, behind, end = (None if cut is None else round(shares[cut] * len(whole.batches)) for cut in cuts)
+    kept = whole.batches[begin:gap] + whole.batches[behind:end]
+    last = kept[-1].end_offset if kept else 0
+    snapshots = [one for one, taken in zip(whole.snapshots, takes, strict=False) if taken and one.end_offset <= last]
+    made = fold(MetadataLog(batches=kept, snapshots=snapshots))
+    states = {(one.offset, one.topic_id, one.partition): one for batch in every.batches for one in batch.states}
+    for one in (one for batch in made.batches for one in batch.states if one.offset >= 0):
+        other = states[one.offset, one.topic_id, one.partition]
+        assert one.topic in (None, other.topic)
+        assert agrees(one.state, other.state)
+        assert agrees(one.former, other.former)
+        assert other.is_unclean or not one.is_unclean
+    spans = {one.offset: one for one in every.brokers}
+    for span in (one for one in made.brokers if one.offset in spans):  # others say what was so already
+        of = spans[span.offset]
+        assert (span.broker_id, span.state) == (of.broker_id, of.state)
+        assert of.is_restart or not span.is_restart
+        assert span.until_ms is None or of.until_ms is None or span.until_ms <= of.until_ms
+    epochs = {one.epoch: one for one in every.epochs}
+    for epoch in made.epochs:
+        assert (epoch.leader_id, epoch.from_ms) == (epochs[epoch.epoch].leader_id, epochs[epoch.epoch].from_ms)
 
 
 def test_epochs_count_up_as_kafka_counts_them() -> None:
