@@ -5,6 +5,10 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
+
+from kproto.tables import read
+from kproto.tables.schemas import TABLES
 from tests.packets import Packet, ip_of, pcap, read_pcap
 
 End = tuple[str, int]
@@ -61,3 +65,18 @@ def by_host(of: Recorded, servers: Iterable[End]) -> dict[str, Recorded]:
         for name in shown - {None}:
             found[str(name)].append(packet)
     return {name: Recorded(of.link, packets) for name, packets in found.items()}
+
+
+def servers_of(capture: Path) -> set[tuple[str, int]]:
+    """The brokers' addresses in a capture."""
+    requests = read(capture)["requests"].select(["server_ip", "server_port"])
+    return {(row["server_ip"], row["server_port"]) for row in requests.to_pylist()}
+
+
+def without_listings(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """The tables as if brokers advertised names."""
+    requests = tables["requests"]
+    place = requests.schema.get_field_index("broker_id")
+    nobody = pa.nulls(requests.num_rows, pa.int32())
+    hidden = requests.set_column(place, TABLES["requests"].field("broker_id"), nobody)
+    return {**tables, "requests": hidden, "brokers": tables["brokers"].slice(0, 0)}

@@ -350,27 +350,20 @@ def test_of_a_packet_within_which_a_file_ends_its_beginning_counts_until_the_fil
     assert rows(out) == rows(once)
 
 
-def test_a_file_that_shows_nothing_is_of_the_place_that_those_of_its_name_show(tmp_path: Path) -> None:
-    """Of a recorder whose brokers another one shows as a controller speaks to them."""
-    folder, out = tmp_path / "captures", tmp_path / "tables"
-    folder.mkdir()
-    control = Talk().open().ask(request(6, 8, 1, UPDATE_METADATA_8))
-    asked = Talk(client=("10.0.0.1", 50_001)).open().ask(request(3, 2, 1, b"\0\0\0\1\0\6orders", "app"))
-    for name, packets in {"tap-0-1": control.packets, "tap-1-1": asked.packets, "tap-1-2": []}.items():
-        (folder / f"{name}.pcap").write_bytes(pcap(packets, ETHERNET))
-    run(out, folder)
-    assert table_dataset(current_tables(out), "bad_inputs").to_table().num_rows == 0
-    assert read(folder)["bad_inputs"].num_rows == 0
+CONTROL = Talk().open().ask(request(6, 8, 1, UPDATE_METADATA_8)).packets
+ASKED = Talk(client=("10.0.0.1", 50_001)).open().ask(request(3, 2, 1, b"\0\0\0\1\0\6orders", "app")).packets
+UNKNOWN = Talk(client=("10.0.0.1", 50_002)).open().ask(b"\0\0").packets
 
 
-def test_a_server_is_known_whatever_else_too_little_is_seen_of(tmp_path: Path) -> None:
-    """A file without control requests is excused as others of its server have some, be a connection there unknown."""
+@pytest.mark.parametrize(
+    "files",
+    [{"tap-0-1": CONTROL, "tap-1-1": ASKED, "tap-1-2": []}, {"here": [*CONTROL, *UNKNOWN], "there": ASKED}],
+    ids=["of its name", "of its server, with an unknown connection"],
+)
+def test_a_file_without_control_requests_is_excused_as_others_have_some(files: Any, tmp_path: Path) -> None:
     folder, out = tmp_path / "captures", tmp_path / "tables"
     folder.mkdir()
-    control = Talk().open().ask(request(6, 8, 1, UPDATE_METADATA_8)).packets
-    asked = Talk(client=("10.0.0.1", 50_001)).open().ask(request(3, 2, 1, b"\0\0\0\1\0\6orders", "app")).packets
-    unknown = Talk(client=("10.0.0.1", 50_002)).open().ask(b"\0\0").packets
-    for name, packets in {"here": [*control, *unknown], "there": asked}.items():
+    for name, packets in files.items():
         (folder / f"{name}.pcap").write_bytes(pcap(packets, ETHERNET))
     run(out, folder)
     assert table_dataset(current_tables(out), "bad_inputs").to_table().num_rows == 0

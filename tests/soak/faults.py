@@ -229,21 +229,20 @@ def bounce(soak: Soak, _: Any, fault: Fault) -> str:
 
 def kill_and_restart(soak: Soak, _: Any, fault: Fault) -> str:
     """Single brokers end as by kill -9, and begin again later."""
-    ids = ",".join(map(str, _some(soak, fault)))
-    group = _group(soak, fault)
-    group.say(f"kill {ids}")
-    time.sleep(fault.lasts_s)
-    group.say(f"restart {ids}")
-    return f"brokers {ids}"
+    return _for_a_while(soak, fault, "kill", "restart")
 
 
 def pause(soak: Soak, _: Any, fault: Fault) -> str:
     """Single brokers hang, while their sessions live."""
-    ids = ",".join(map(str, _some(soak, fault)))
-    group = _group(soak, fault)
-    group.say(f"pause {ids}")
+    return _for_a_while(soak, fault, "pause", "resume")
+
+
+def _for_a_while(soak: Soak, fault: Fault, step: str, back: str) -> str:
+    """Have a process take one step with some of its brokers, and later another."""
+    ids, group = ",".join(map(str, _some(soak, fault))), _group(soak, fault)
+    group.say(f"{step} {ids}")
     time.sleep(fault.lasts_s)
-    group.say(f"resume {ids}")
+    group.say(f"{back} {ids}")
     return f"brokers {ids}"
 
 

@@ -16,7 +16,7 @@ from kproto.tables.resolved import resolved_pieces, resolved_tables
 from kproto.tables.schemas import TABLES
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import findings
-from tests.hosts import Recorded, by_host
+from tests.hosts import Recorded, by_host, without_listings
 
 CAPTURES = sorted((DATA / "captures").glob("*.pcap.gz"))
 
@@ -44,17 +44,6 @@ def test_three_pods_with_names(name: str, rules: set[str]) -> None:
     assert {rule for rule, *_subject in given} == {rule for rule, *_subject in found}
     assert {broker for _rule, broker, *_partition in found} <= {None, 2, "10.0.0.3:9092"}
     assert {broker for _rule, broker, *_partition in given} <= {None, 2}
-
-
-def without_listings(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """The tables as if brokers advertised names."""
-    requests = tables["requests"]
-    place = requests.schema.get_field_index("broker_id")
-    nobody = pa.nulls(requests.num_rows, pa.int32())
-    return tables | {
-        "requests": requests.set_column(place, TABLES["requests"].field("broker_id"), nobody),
-        "brokers": tables["brokers"].slice(0, 0),
-    }
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name.removesuffix(".pcap.gz"))

@@ -6,7 +6,6 @@ few windows, ``make explore`` more, afresh.
 """
 
 import gzip
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -14,7 +13,6 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from fixed_draws import drawn
 from fleet_faults import FLEETS, fleet_of
@@ -30,9 +28,8 @@ from kproto.errors import CaptureError
 from kproto.generate import write_captures
 from kproto.query import ask, open_tables
 from kproto.tables.filters import Filters
-from kproto.tables.schemas import TABLES
 from kproto.verdicts.live import LiveFold
-from tests.hosts import Recorded, by_host, recorded
+from tests.hosts import Recorded, by_host, recorded, servers_of, without_listings
 
 SLOWER = 120
 # An external program's requests contradict each other on purpose.
@@ -212,11 +209,6 @@ def test_a_request_of_which_bytes_are_missing_shows_no_registration_in_another_m
     assert found == [(65, "ZooKeeper"), (8, "KRaft")]
 
 
-def servers_of(capture: Path) -> set[tuple[str, int]]:
-    requests = kproto.tables.read(capture)["requests"].select(["server_ip", "server_port"])
-    return {(row["server_ip"], row["server_port"]) for row in requests.to_pylist()}
-
-
 @pytest.mark.slow
 @fewer
 @given(
@@ -239,15 +231,6 @@ def test_captures_of_each_host_say_what_one_says_whatever_their_clocks_say(path:
     assert {fact[:2] for fact in said.facts["propagation"]} == {fact[:2] for fact in every.facts["propagation"]}
     events = {fact for fact in said.facts["events"] if fact[0] != "clock"}
     assert events == every.facts["events"].keys()
-
-
-def without_listings(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """The tables as if brokers advertised names."""
-    requests = tables["requests"]
-    place = requests.schema.get_field_index("broker_id")
-    nobody = pa.nulls(requests.num_rows, pa.int32())
-    hidden = requests.set_column(place, TABLES["requests"].field("broker_id"), nobody)
-    return {**tables, "requests": hidden, "brokers": tables["brokers"].slice(0, 0)}
 
 
 @pytest.mark.slow
