@@ -219,7 +219,12 @@ def _who_accepted(facts: Facts, ended: Sequence[tuple[Partition, Incarnation]]) 
     first = min(life.deleted or 0 for _partition, life in shown)
     since = min(life.sightings[-1].ts for _partition, life in shown)
     last = max(first + _AT_ONCE, facts.end - _AT_ONCE)  # it may only just have been decided
-    lacking = {broker for broker in lacking if not facts.may_hide(broker, first, last, _AT_ONCE, since)}
+    lacking = {
+        broker
+        for broker in lacking
+        if not facts.may_hide(broker, first, last, _AT_ONCE, since)
+        and (broker not in facts.spans or facts.spans[broker].began_before(last))  # it may only just be back
+    }
     if not lacking or not all(was_named_before(life) for _partition, life in shown):
         return ""
     return f"; brokers {sorted(lacking)} have not accepted it"

@@ -25,7 +25,7 @@ from kproto.verdicts.facts import Facts
 from kproto.verdicts.found import facts_of_clusters
 from kproto.verdicts.rules import findings
 from kproto.verdicts.summary import summarize
-from tests.hosts import Recorded, by_host, ends_of, recorded
+from tests.hosts import Recorded, by_host, ends_of, recorded, servers_of
 from tests.packets import Talk, request, response
 
 CAPTURES = sorted(path for path in (DATA / "captures").glob("*.pcap.gz") if "lossy" not in path.name)
@@ -38,11 +38,6 @@ SHIFTS = {
 }
 OF_CAPTURES = {"KP060", "KP061", "KP062", "KP063"}
 """Rules about captures: what one of them lacks, each host's does."""
-
-
-def servers_of(capture: Path) -> set[tuple[str, int]]:
-    requests = kproto.tables.read(capture)["requests"].select(["server_ip", "server_port"])
-    return {(row["server_ip"], row["server_port"]) for row in requests.to_pylist()}
 
 
 def said(pieces: list[dict[str, Any]]) -> dict[str, Any]:
@@ -137,6 +132,9 @@ PARTS = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted)
 @example(
     DATA / "captures" / "ibp-0.9.0-a.pcap.gz", [[0.0, 1.0], [0.7804, 1.0], [0.9911, 1.0]]
 )  # the third shows nothing, not even a deletion
+@example(
+    DATA / "captures" / "ibp-0.9.0-a.pcap.gz", [[0.0, 0.0], [0.0, 0.5], [0.0, 0.5]]
+)  # broker 1 is back, and not yet asked to delete what was deleted while it was away
 @settings(max_examples=max(settings.default.max_examples // 60, 1))
 def test_captures_that_begin_and_end_each_at_its_time_accuse_nobody_of_more(
     tmp_path_factory: pytest.TempPathFactory, capture: Path, parts: list[list[float]]
