@@ -87,10 +87,8 @@ def check_workers(spark: SparkSession, captures: Sequence[str], out: Place) -> N
     count = min(_PROBES, 2 * context.defaultParallelism)
     try:
         found = context.parallelize(range(count), count).map(lambda _: ask(paths, directory)).collect()
-    except PySparkException as e:
-        raise ConfigurationError(f"the workers cannot run this Python's tasks: {_reason(str(e))}") from e
     except Exception as e:
-        if type(e).__module__.partition(".")[0] != "py4j":
+        if not isinstance(e, PySparkException) and type(e).__module__.partition(".")[0] != "py4j":
             raise
         raise ConfigurationError(f"the workers cannot run this Python's tasks: {_reason(str(e))}") from e
     finally:

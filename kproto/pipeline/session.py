@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -171,12 +171,12 @@ def spark_session(
     if not local:
         python_path = filter(None, (SHIPPED, wanted.get(_PYTHON_PATH)))
         builder = builder.config(_PYTHON_PATH, os.pathsep.join(python_path))
-    with _environment(environment, local=local), _started(builder, master, log) as spark:
-        if is_cluster(spark.sparkContext.master):
-            with shipped(spark):
-                yield spark
-        else:
-            yield spark
+    with (
+        _environment(environment, local=local),
+        _started(builder, master, log) as spark,
+        shipped(spark) if is_cluster(spark.sparkContext.master) else nullcontext(),
+    ):
+        yield spark
 
 
 @contextmanager
