@@ -46,11 +46,12 @@ cdef class Collector:
     cdef public object _fragments, _payloads, time_ns
     cdef public Reassembler _reassembler
     cdef public dict _conversations, _holding, _beginnings, _begun
-    cdef public long long _held
+    cdef public long long _held, _newest_ns, _behind_ns
 
     @cython.locals(packet=tuple, time_ns=cython.longlong, link=cython.longlong, buffer=bytes, start=Py_ssize_t,
                    stop=Py_ssize_t, on_wire=cython.longlong, count=cython.longlong, reassembler=Reassembler,
-                   found=Segment, stream=Stream, offset=cython.longlong)
+                   found=Segment, stream=Stream, offset=cython.longlong, newest_ns=cython.longlong,
+                   behind_ns=cython.longlong)
     cpdef packets(self, packets)
 
     @cython.locals(stream=Stream, offset=cython.longlong, buffer=object, begin=Py_ssize_t, end=Py_ssize_t,

@@ -28,7 +28,7 @@ from .fragments import Fragments
 from .link import ACK, endpoints, segment
 from .model import GAP, WHOLE, Connection, Exchange, Frame
 from .payloads import PayloadStore
-from .reassembly import UNKNOWN, Reassembler, advance
+from .reassembly import NEVER, UNKNOWN, Reassembler, advance
 from .summary import StreamLoss
 from .wanted import WantedApis
 
@@ -553,6 +553,14 @@ class Conversation:
         self.held = held
 
 
+_SET_BACK_NS: Final = 500_000_000
+"""A connection's next bytes that are older than the ones before by more show that the recorder's clock was set back."""
+
+_LONGEST_NS: Final = 1 << 46
+"""By at most so much in all clocks are taken to be set back: most of a day."""
+
+_LATEST_NS: Final = NEVER - _LONGEST_NS
+
 _MOST_BEGUN: Final = 50_000
 """The most connections that are over whose beginnings are kept."""
 
@@ -596,6 +604,8 @@ class Collector:
         payloads: PayloadStore | None = None,
     ) -> None:
         self.time_ns: int = 0
+        self._newest_ns = 0
+        self._behind_ns = 0  # by how much the recorder's clock was set back meanwhile
         self._summary = summary
         self._capture = capture
         self._ports = None if ports is None else frozenset(ports)
@@ -627,14 +637,21 @@ class Collector:
         """Take the next packets of the capture; return the frames and exchanges that they complete."""
         events: list[Event] = []
         summary, fragments, reassembler = self._summary, self._fragments, self._reassembler
-        time_ns, count = self.time_ns, summary.packets
+        time_ns, count, newest_ns, behind_ns = self.time_ns, summary.packets, self._newest_ns, self._behind_ns
         for time_ns, link, buffer, start, stop, on_wire in packets:
+            if behind_ns and time_ns < _LATEST_NS:
+                time_ns += behind_ns
             if not count:
                 summary.first_ns = time_ns
             count += 1
             found = segment(time_ns, link, buffer, start, stop, on_wire, fragments, summary)
             if found is None:
                 continue
+            if time_ns >= newest_ns:
+                newest_ns = time_ns
+            elif newest_ns - time_ns > _SET_BACK_NS and self._is_set_back(count, time_ns, newest_ns - time_ns, found):
+                self._behind_ns = behind_ns = behind_ns + newest_ns - time_ns
+                time_ns = newest_ns
             stream = reassembler.in_order(time_ns, found)
             if stream is None:
                 self._stream_events(reassembler.segment(time_ns, found), events)
@@ -642,8 +659,31 @@ class Collector:
                 offset = stream.offset - found.on_wire
                 self._stream_event(stream, offset, found.buffer, found.begin, found.end, time_ns, False, events)
         summary.packets = count
+        self._newest_ns = newest_ns
         self.time_ns = summary.last_ns = time_ns
         return events
+
+    def _is_set_back(self, count: int, time_ns: int, by_ns: int, found: Segment) -> bool:
+        """Whether a packet of a time that has passed shows that the clock was set back: its connection goes on in it.
+
+        It has the bytes that follow, or acknowledges what came last. Packets of files that were joined in another order
+        do neither.
+        """
+        stream = self._reassembler.stream(found.flow)
+        if (
+            stream is None
+            or found.sequence != stream.next
+            or not (
+                found.on_wire or (stream.peer.active_ns > stream.active_ns and found.acknowledged == stream.peer.next)
+            )
+            or stream.held_bytes
+            or max(stream.active_ns, stream.peer.active_ns) - time_ns <= _SET_BACK_NS
+            or self._behind_ns + by_ns > _LONGEST_NS
+        ):
+            return False
+        told = f"times from here on: the clock was set back by {by_ns / 1e9:.1f} s, they are told as if it had gone on"
+        self._summary.bad(told, count)
+        return True
 
     def add_segment(self, time_ns: int, found: Segment) -> list[Event]:
         """Take the next TCP segment, from a packet that was counted elsewhere."""

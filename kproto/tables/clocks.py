@@ -66,6 +66,9 @@ _SHARE: Final = 5
 _LONG_US: Final = 3600 * 1_000_000
 """Only captures that share a longer time show how fast a clock runs."""
 
+_SET_US: Final = 1_000_000
+"""A clock was set meanwhile where before or behind all that agrees other differences agree that are larger by more."""
+
 _MOST: Final = 2000
 """The most shared bodies that are compared."""
 
@@ -203,9 +206,11 @@ def compared(
                 for name in list(left):
                     clock = _against(name, known, evidence)
                     if clock is not None:
-                        group.append(clock)
+                        found[name] = clock
                         del left[name]
-        found |= {clock.capture: clock for clock in group}
+                        if clock.reference == reference:
+                            group.append(clock)
+        found[reference] = group[0]
     return {name: found[name] for name in sorted(found)}
 
 
@@ -243,7 +248,7 @@ def _against(
         if shared:
             clock = _fitted(name, _sample(shared), few, least)
             if clock is not None:
-                return clock._replace(reference=known.reference)
+                return clock if clock.reference else clock._replace(reference=known.reference)
     return None
 
 
@@ -253,7 +258,7 @@ def _sample(shared: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _fitted(name: str, shared: list[tuple[int, int]], few: int, least: int) -> PointClock | None:
-    """Return the clock on which most of the times and differences agree; None: too few do."""
+    """Return the clock on which most of the times and differences agree, its own if it was set; None: too few do."""
     anchor = shared[0][0]
     drift = _drift(shared) if shared[-1][0] - anchor >= _LONG_US else 0.0
 
@@ -275,9 +280,23 @@ def _fitted(name: str, shared: list[tuple[int, int]], few: int, least: int) -> P
         return None
     agreed = densest(agreed, _WIDTHS_US[2])
     offset = round(median(agreed))
+    if _was_set([(ts, straight(ts, difference) - offset) for ts, difference in shared]):
+        return PointClock(name, name)
     if abs(offset) < least and not drift:
         offset = 0
-    return PointClock(name, name, offset, drift, anchor if drift else 0, len(agreed))
+    return PointClock(name, "", offset, drift, anchor if drift else 0, len(agreed))
+
+
+def _was_set(shared: list[tuple[int, int]]) -> bool:
+    """Whether for seconds before or behind all times at which clocks agree their differences agree on another one."""
+    agreed = [ts for ts, difference in shared if abs(difference) <= _WIDTHS_US[0]]
+    for side in ([one for one in shared if one[0] < agreed[0]], [one for one in shared if one[0] > agreed[-1]]):
+        dense = densest(sorted(difference for _ts, difference in side), _WIDTHS_US[0])
+        if len(dense) >= _LEAST and min(map(abs, (dense[0], dense[-1]))) > _SET_US:
+            times = [ts for ts, difference in side if dense[0] <= difference <= dense[-1]]
+            if times[-1] - times[0] > 5 * _SET_US:
+                return True
+    return False
 
 
 def densest(differences: Sequence[int], width: int) -> Sequence[int]:

@@ -953,7 +953,8 @@ def _clocks(doctor: _Doctor) -> Iterator[Finding]:
             )
             yield doctor.finding("KP063", text, doctor.facts.begin)
         elif clock.reference != reference:
-            text = f"The clock of {row['file']} cannot be compared with that of others: they share too few requests"
+            why = "it was set meanwhile, or they share too few requests"
+            text = f"The clock of {row['file']} cannot be compared with that of others: {why}"
             yield doctor.finding("KP063", text, doctor.facts.begin)
 
 

@@ -165,6 +165,41 @@ def test_a_connection_that_nobody_recorded_accuses_nobody(
     assert accused([path]) - accused([capture]) == set()
 
 
+def with_clock_set(capture: Path, folder: Path, host: int, part: float, seconds: int) -> list[Path]:
+    """Captures of each host, or one of all, where a clock is set amid a connection."""
+    of = recorded(capture)
+    hosts = list(by_host(of, servers_of(capture)).values())
+    parts, place = (hosts, host) if host < len(hosts) else ([of], 0)
+    packets = parts[place].packets
+    ends = [ends_of(packet.data, of.link) for packet in packets]
+    amid = [at for at in range(10, len(ends)) if ends[at - 1][::-1] == ends[at] and ends[at] in ends[at - 10 : at - 2]]
+    begin = amid[int(part * len(amid))]
+    later = [packet._replace(time_ns=packet.time_ns + seconds * 10**9) for packet in packets[begin:]]
+    parts[place] = of._replace(packets=[*packets[:begin], *later])
+    return [each.write(folder / f"{number}.pcap") for number, each in enumerate(parts)]
+
+
+@given(st.sampled_from(CAPTURES), st.integers(0, 3), st.floats(0, 0.99), st.sampled_from([-120, -3]))
+@example(DATA / "captures" / "ibp-0.9.0-a.pcap.gz", 1, 0.17, -120)
+@settings(max_examples=max(settings.default.max_examples // 60, 1))
+def test_a_clock_that_is_set_back_amid_a_capture_accuses_nobody(
+    tmp_path_factory: pytest.TempPathFactory, capture: Path, host: int, part: float, seconds: int
+) -> None:
+    paths = with_clock_set(capture, tmp_path_factory.mktemp("hosts"), host, part, seconds)
+    assert accused(paths) - accused([capture]) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "part"), [("ibp-0.9.0-a", 2, 0.768), ("ibp-2.2-a", 2, 0.4), ("ibp-3.9-a", 1, 0.7)]
+)
+def test_a_clock_that_is_put_forward_cannot_be_compared(name: str, host: int, part: float, tmp_path: Path) -> None:
+    capture = DATA / "captures" / f"{name}.pcap.gz"
+    paths = with_clock_set(capture, tmp_path, host, part, 37)
+    assert accused(paths) - accused([capture]) == set()
+    clocks = [found.text for found in findings(Facts(of_one(paths))) if found.rule == "KP063"]
+    assert any("cannot be compared with that of others: it was set meanwhile" in text for text in clocks)
+
+
 @given(st.sampled_from(CAPTURES), st.lists(st.floats(-5000, 5000), min_size=3, max_size=3))
 @settings(max_examples=max(settings.default.max_examples // 60, 1))
 def test_whatever_the_clocks_say(tmp_path_factory: pytest.TempPathFactory, capture: Path, seconds: list[float]) -> None:
