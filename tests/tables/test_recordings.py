@@ -43,6 +43,7 @@ class Shelf:
         self.begins: list[Begin] = []
         self.edges: dict[str, bytes] = {}
         self.changes: Counter[str] = Counter()
+        self.connections: dict[bytes, bytes] = {}
 
     def store(self, edges: bytes) -> str:
         name = f"edges-{len(self.edges)}"
@@ -63,6 +64,7 @@ class Shelf:
         joiner = Joiner(Selection(), self.edges.get, self.store)
         self.batches += joiner.join(self.ends, self.begins)
         self.ends, self.begins = joiner.ends, joiner.begins
+        self.connections |= joiner.connections
         for each in joiner.counts.values():
             self.changes.update(each)
         return len(parts)
@@ -133,6 +135,19 @@ def test_a_connection_counts_once_in_whatever_order_its_files_come(
         if number < len(files):
             shelf.add([files[number]])
     assert shelf.counts() == once.counts()
+
+
+@pytest.mark.parametrize("end", [160, 200, 240])
+def test_a_connection_keeps_its_id_in_the_next_file(end: int, tmp_path: Path) -> None:
+    """Also one that is over there, as the file before shows that it has begun."""
+    link, packets = read_pcap(next(path for path in CAPTURES if name_of(path) == "ibp-2.8-a"))
+    shelf, once = Shelf(), Shelf()
+    once.add(cut(packets, link, [], tmp_path, ["whole/control.pcap"]))
+    for file in cut(packets, link, [end], tmp_path, ["control.pcap", "control.pcap1"]):
+        shelf.add([file])
+    rows = pa.Table.from_batches(shelf.batches, SCAN)["conn_id"].drop_null().to_pylist()
+    known = pa.Table.from_batches(once.batches, SCAN)["conn_id"].drop_null().to_pylist()
+    assert {shelf.connections.get(each, each) for each in rows} == set(known)
 
 
 @pytest.mark.slow
