@@ -244,7 +244,8 @@ def _against(
     """
     for seen, few, least in evidence:
         here, there = seen.get(name, {}), seen.get(known.capture, {})
-        shared = sorted((here[key], here[key] - (there[key] - known.ahead(there[key]))) for key in here.keys() & there)
+        both = {(here[key], there[key]) for key in here.keys() & there}  # what came at once on both sides counts once
+        shared = sorted((ours, ours - (theirs - known.ahead(theirs))) for ours, theirs in both)
         if shared:
             clock = _fitted(name, _sample(shared), few, least)
             if clock is not None:

@@ -303,7 +303,7 @@ def reassignments(facts: Facts) -> Iterator[Reassignment]:
 
 
 def _clocks(facts: Facts) -> Iterator[ClusterEvent]:
-    files = {row["capture"]: row["file"] for row in facts.captures}
+    files = {row["capture"]: facts.file_of(row) for row in facts.captures}
     for name, clock in facts.clocks.items():
         ahead = clock.ahead(facts.begin)
         if abs(ahead) >= _SECOND and name in files:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise, zip_longest
 from operator import itemgetter
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -1040,6 +1041,10 @@ class Facts:
         """The rows of ``captures``."""
         rows = (dict(zip(FACT_COLUMNS["captures"], row, strict=True)) for row in self.rows("captures"))
         return [row | {"file": self.shown("capture", row["file"])} for row in rows]
+
+    def file_of(self, row: Mapping[str, Any]) -> str:
+        """The file of a row of ``captures``, with its directory where the names of others are alike."""
+        return self.shown("capture", str(PurePath(row["capture"]).parent / row["file"]))
 
     @cached_property
     def shown_since(self) -> int:

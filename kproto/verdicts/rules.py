@@ -758,9 +758,10 @@ def _registrations(doctor: _Doctor) -> Iterator[Finding]:
         yield from _storm(doctor, "KP038", "registrations", times, f"{the_broker(broker)} registered", broker=broker)
     unseen = sorted(broker for broker in facts.spans.keys() - facts.with_broker_epochs if isinstance(broker, int))
     if unseen:
+        are_logged = all(request.is_logged for request in facts.requests if request.broker_id in unseen)
         text = f"Whether brokers {_ids(unseen)} were started again and stayed among the live brokers"
-        lacks = "requests before inter-broker protocol 2.2 have no broker epochs"
-        yield doctor.finding("KP035", text, facts.begin, lacks=lacks)
+        lacks = "these logs tell" if are_logged else "requests before inter-broker protocol 2.2 have"
+        yield doctor.finding("KP035", text, facts.begin, lacks=f"{lacks} no broker epochs")
 
 
 def _controllers(doctor: _Doctor) -> Iterator[Finding]:
@@ -905,7 +906,7 @@ _HARMLESS: Final = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.FENCED_LEADER_EP
 def _losses(doctor: _Doctor) -> Iterator[Finding]:
     facts, begin = doctor.facts, doctor.facts.begin
     for row in facts.captures:
-        file = row["file"]
+        file = facts.file_of(row)
         if count := row["partial_starts"]:
             text = f"{file} begins inside a request or response of {counted(count, 'stream')}"
             yield doctor.finding("KP060", text, begin, begin, count=count)
@@ -924,7 +925,7 @@ def _losses(doctor: _Doctor) -> Iterator[Finding]:
             text = f"{file}: {not_read_text(packets)}; requests in them are missing here"
             yield doctor.finding("KP064", text, begin, count=sum(packets.values()))
         if count := (row["bad_inputs"] or 0) - (row["bad_checksums"] or 0):
-            reasons = Counter(bad["reason"] for bad in facts.bad_inputs if bad["file"] == file)
+            reasons = Counter(bad["reason"] for bad in facts.bad_inputs if bad["file"] == row["file"])
             why = f": {reasons.most_common(1)[0][0]}" if reasons else ""
             text = f"{file}: {counted(count, 'piece')} of the file could not be used{why}"
             yield doctor.finding("KP065", text, begin, count=count)
@@ -936,26 +937,26 @@ def _losses(doctor: _Doctor) -> Iterator[Finding]:
 
 
 def _clocks(doctor: _Doctor) -> Iterator[Finding]:
-    clocks = doctor.facts.clocks
-    files = {row["capture"]: row["file"] for row in reversed(doctor.facts.captures)}
+    facts, clocks = doctor.facts, doctor.facts.clocks
+    files = {row["capture"]: facts.file_of(row) for row in reversed(facts.captures)}
     references = Counter(clocks[name].reference for name in files if name in clocks)
     reference = max(references, key=lambda name: (references[name], name), default="")
-    for row in doctor.facts.captures:
+    for row in facts.captures:
         clock = clocks.get(row["capture"])
         if clock is None:
             continue
-        ahead = max((clock.ahead(ts) for ts in (clock.anchor_us, doctor.facts.end)), key=abs)
+        its_clock = f"The clock of {facts.file_of(row)}"
+        ahead = max((clock.ahead(ts) for ts in (clock.anchor_us, facts.end)), key=abs)
         if abs(ahead) >= _SECOND:
             drift = f", and gains {clock.drift_ppm:+.0f} us a second" if clock.drift_ppm else ""
             text = (
-                f"The clock of {row['file']} is {abs(ahead) / _SECOND:.1f} s {'ahead of' if ahead > 0 else 'behind'} "
+                f"{its_clock} is {abs(ahead) / _SECOND:.1f} s {'ahead of' if ahead > 0 else 'behind'} "
                 f"that of {files.get(clock.reference, 'another host')}{drift}; kproto corrects its times by that"
             )
-            yield doctor.finding("KP063", text, doctor.facts.begin)
+            yield doctor.finding("KP063", text, facts.begin)
         elif clock.reference != reference:
             why = "it was set meanwhile, or they share too few requests"
-            text = f"The clock of {row['file']} cannot be compared with that of others: {why}"
-            yield doctor.finding("KP063", text, doctor.facts.begin)
+            yield doctor.finding("KP063", f"{its_clock} cannot be compared with that of others: {why}", facts.begin)
 
 
 def _shown(doctor: _Doctor) -> Iterator[Finding]:

@@ -79,7 +79,7 @@ class Traffic:
         )  # fmt: skip
         if all(row["live_brokers_id"] != bytes(live) for row in self.rows["live_brokers"]):
             self.rows["live_brokers"] += [{"live_brokers_id": bytes(live), "broker_id": each} for each in live]
-        named = {"capture": capture, "cluster": cluster}
+        named = {"capture": capture, "file": capture, "cluster": cluster}
         if named not in self.rows["captures"]:
             self.rows["captures"].append(named)
         if error is not None:

@@ -83,6 +83,14 @@ def test_two_updates_tell_a_clock_only_where_no_broker_was_told_so_late(
     assert (clock.reference, clock.offset_us) == ("a" if offset_us else "b", pytest.approx(offset_us, abs=30_000))
 
 
+@given(st.integers(0, 1000), st.integers(1, 30), st.integers(2, 9))
+def test_what_comes_at_once_at_both_counts_once(seed: int, count: int, copies: int) -> None:
+    """A broker that comes back is told of many partitions at once, long after another: no clock is late by that."""
+    one = seen(seed, 90_000_000, count, 0, 0)
+    many = ({key + bytes([n]): ts for key, ts in of.items() for n in range(copies)} for of in one)
+    assert clock_of(*many) == clock_of(*one)
+
+
 def test_points_that_share_too_little_are_not_compared() -> None:
     here, there = seen(1, 90_000_000, 1, 40_000_000, 0)
     assert clock_of(here, there).reference == "b"
