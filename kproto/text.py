@@ -34,17 +34,21 @@ def printable(text: str | None, limit: int = LONGEST_TEXT) -> str:
 
 
 def pasted(words: Iterable[str]) -> str:
-    """Return words as a command line to paste into a shell; characters that could control a terminal are escaped.
+    """Return words as a command line to paste into a shell; what could control a terminal is written as its bytes.
 
     >>> pasted(["kproto", "query", "a b.pcap"]), pasted(["\\x1b[2J"])
-    ("kproto query 'a b.pcap'", "$'\\\\U0000001b[2J'")
+    ("kproto query 'a b.pcap'", "$'\\\\x1b[2J'")
     """
     return " ".join(shlex.quote(word) if word.isprintable() else _escaped(word) for word in words)
 
 
 def _escaped(word: str) -> str:
-    shown = (f"\\U{ord(c):08x}" if not c.isprintable() else f"\\{c}" if c in "\\'" else c for c in word)
-    return f"$'{''.join(shown)}'"
+    def shown(c: str) -> str:
+        if c.isprintable() and c not in "\\'":
+            return c
+        return "".join(f"\\x{byte:02x}" for byte in c.encode("utf-8", "surrogateescape"))
+
+    return f"$'{''.join(map(shown, word))}'"
 
 
 def csv_cell(text: str) -> str:
