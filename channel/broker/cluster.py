@@ -290,7 +290,7 @@ class EmbeddedCluster(Startable):
         except KeyError:
             if broker_id in self._ids:
                 raise BrokerNotAvailable(f"broker {broker_id} is not started; call start() first") from None
-            raise BrokerNotAvailable(f"no broker {broker_id} here; there are {bounded(self._ids)}") from None
+            raise BrokerNotAvailable(f"no broker {broker_id!r} here; there are {bounded(self._ids)}") from None
 
     @property
     def bootstrap_servers(self) -> str:

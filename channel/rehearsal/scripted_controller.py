@@ -572,7 +572,7 @@ class ScriptedController(Startable):
 
     def _known(self, broker_id: int) -> None:
         if broker_id not in self.context.live_or_shutting_down_broker_ids:
-            raise BrokerNotAvailable(f"the controller has no broker {broker_id}; there are {bounded(self._live())}")
+            raise BrokerNotAvailable(f"the controller has no broker {broker_id!r}; there are {bounded(self._live())}")
 
     def _partition(self, topic: str, partition: int) -> TopicPartition:
         tp = TopicPartition(topic, partition)

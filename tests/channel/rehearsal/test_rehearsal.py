@@ -223,6 +223,7 @@ def test_wrong_use_is_refused_and_sends_nothing(cluster: EmbeddedCluster, contro
     sent = len(controller.journal.entries)
     wrong: list[tuple[Any, type[Exception], str]] = [
         (lambda: controller.mark_dead(9), BrokerNotAvailable, r"no broker 9; there are \[0, 1, 2, 3\]"),
+        (lambda: controller.mark_dead("9"), BrokerNotAvailable, "no broker '9'; there are"),
         (lambda: controller.announce(9), BrokerNotAvailable, "no broker 9"),
         (lambda: controller.create_topic("t"), ValueError, "topic t exists already"),
         (lambda: controller.create_topic("u", partitions=0), ValueError, "0 partitions of 1 replicas"),
