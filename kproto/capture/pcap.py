@@ -7,7 +7,7 @@ import re
 import struct
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kproto.errors import CaptureError
+from .source import PCAP_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +20,6 @@ Packet: TypeAlias = tuple[int, int, bytes, int, int, int]
 MAX_PACKET: Final = 1 << 18
 """libpcap's largest snaplen for networks; a larger record is damaged, unless the file's own snaplen allows it."""
 
-_FILE_HEADER: Final = 24
 _RECORD_HEADER: Final = 16
 
 _MAGIC: Final = {struct.pack(order + "I", magic) for order in "<>" for magic in (0xA1B2C3D4, 0xA1B23C4D)}
@@ -61,7 +60,7 @@ class PcapReader(FileReader):
     """Bytes of a pcap file -> packets, each as soon as it is whole; does no I/O."""
 
     def __init__(self, summary: CaptureSummary) -> None:
-        super().__init__(summary, _FILE_HEADER)
+        super().__init__(summary, PCAP_HEADER)
         self._record = struct.Struct("<IIII")
         self._link = 0
         self._scale = 1000
@@ -103,12 +102,7 @@ class PcapReader(FileReader):
 
         Args:
             damage: Why the file could not be read to its end, None if it was.
-
-        Raises:
-            CaptureError: Not even the file header is whole.
         """
-        if not self.properties:
-            raise CaptureError(f"{self._summary.file}: a pcap file cut off within its header")
         if self._damage is not None:
             self._summary.bad(self._reason or _DAMAGED, self.read_to, self._damage.size)
             if damage:
@@ -132,7 +126,7 @@ class PcapReader(FileReader):
         at = 0
         if not self.properties:
             self._read_file_header(buffer)
-            at = _FILE_HEADER
+            at = PCAP_HEADER
         size, largest, link, scale = len(buffer), self._largest, self._link, self._scale
         unpack, append = self._record.unpack_from, packets.append
         seconds = self._seconds

@@ -39,6 +39,9 @@ _CHUNK: Final = 1 << 17
 
 _PCAP: Final = {b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1"}
 _PCAPNG: Final = b"\x0a\x0d\x0d\x0a"
+PCAP_HEADER: Final = 24
+"""The bytes of a pcap file's header."""
+
 _GZIP: Final = b"\x1f\x8b"
 _BZIP2: Final = re.compile(rb"BZh[1-9]")
 _XZ: Final = b"\xfd7zXZ"
@@ -297,7 +300,9 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
         CaptureError: It is neither a capture nor a request log; says what it may be.
     """
     if head[:4] in _PCAP:
-        return "pcap"
+        if whole and len(head) < PCAP_HEADER:
+            raise CaptureError(f"{name}: a pcap file cut off within its header")
+        return "pcap" if len(head) >= PCAP_HEADER else None
     if head[:4] == _PCAPNG:
         return "pcapng"
     if len(head) < 8 and not whole:

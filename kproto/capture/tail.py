@@ -13,7 +13,7 @@ from kproto.errors import CaptureError
 
 from .pcap import PcapReader, RecordSearch
 from .pcapng import PcapngReader
-from .source import HEAD, detect_format
+from .source import HEAD, PCAP_HEADER, detect_format
 from .summary import CaptureSummary
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ _FIRST_LOOK: Final = 1 << 13
 _DAYS: Final = 40
 """The number of days after a file's first packet in which its other packets must be."""
 
-_PCAP_HEADER: Final = 24
 _SECTION: Final = b"\x0a\x0d\x0d\x0a"
 _LARGEST_BLOCK: Final = 1 << 24
 _CHAIN: Final = 4
@@ -87,7 +86,7 @@ def read_tail(
         head = _read_at(file, 0, HEAD)
         is_pcap = detect_format(summary.reading, head, whole=True) == "pcap"
         summary.format = "pcap" if is_pcap else "pcapng"
-        prefix = head[:_PCAP_HEADER] if is_pcap else _pcapng_prefix(file, tail.size)
+        prefix = head[:PCAP_HEADER] if is_pcap else _pcapng_prefix(file, tail.size)
         boundary = _pcap_boundary if is_pcap else _pcapng_boundary
         at = tail.begin if tail.goes_on else boundary(file, prefix, tail.begin, tail.size)
         if at >= tail.size:
@@ -131,14 +130,14 @@ def _pcap_boundary(file: IO[bytes], prefix: bytes, at: int, size: int) -> int:
     """The first record at or behind a byte of a pcap; the file's size if there is none."""
     order = "<" if prefix[0] in (0xD4, 0x4D) else ">"
     magic, _, _, _, _, snaplen, _ = struct.unpack(order + "IHHiIII", prefix)
-    first = _read_at(file, _PCAP_HEADER, 4)
+    first = _read_at(file, PCAP_HEADER, 4)
     if len(first) < 4:
         return size
     (seconds,) = struct.unpack(order + "I", first)
     unit = 1_000_000_000 if magic == 0xA1B23C4D else 1_000_000
     largest = max(1 << 18, snaplen) if snaplen < 1 << 26 else 1 << 18
     search = RecordSearch(struct.Struct(order + "IIII"), seconds, unit, largest, seconds + _DAYS * 86_400)
-    place = max(at, _PCAP_HEADER) - 1  # the search looks behind the byte at which it begins
+    place = max(at, PCAP_HEADER) - 1  # the search looks behind the byte at which it begins
     file.seek(place)
     read = place
     while read < size and (data := file.read(min(max(_FIRST_LOOK, read - place), _CHUNK, size - read))):

@@ -39,12 +39,13 @@ def command(files: tuple[str, ...], filters: Filters, form: str) -> None:
     damaged, and 2 if any cannot be read at all, which is said on standard error.
     """
     from kproto.capture import CaptureSummary, frames
+    from kproto.capture.capture_points import captures_in
     from kproto.capture.source import LOGS
     from kproto.capture.summary import not_read_text
     from kproto.errors import CaptureError
 
     damaged = unreadable = 0
-    for file in files:
+    for file in (each for name in files for each in (Path(name).is_dir() and captures_in(Path(name))) or [name]):
         summary, error = CaptureSummary(), None
         try:
             source = sys.stdin.buffer if file == "-" else file
@@ -53,7 +54,7 @@ def command(files: tuple[str, ...], filters: Filters, form: str) -> None:
         except CaptureError as e:
             error = str(e)
         is_log = summary.format in LOGS
-        if is_log and not error and not summary.packets:
+        if is_log and not error and not summary.packets and file in files:  # of a directory not all logs tell of any
             error = "no line of this text is a request that kafka.request.logger wrote; name a kafka-request.log"
         whole = error is None and not summary.bad_input_count
         damaged += not whole

@@ -10,6 +10,7 @@ from commands import run_kproto
 from conftest import DATA
 
 from channel.network.recorder import PcapngRecorder
+from kproto.capture import CaptureSummary, frames
 
 CLIENT, SERVER = ("127.0.0.1", 40000), ("127.0.0.1", 9092)
 NOW = 1_700_000_000_000_000_000
@@ -188,3 +189,21 @@ def test_a_uri_is_told_which_commands_read_it() -> None:
         "s3://bucket/a.pcap: no such file here; summary, query, report and analyze read URIs: "
         "try these, or copy the file\n"
     )
+
+
+def test_each_file_of_a_directory_is_named_with_what_is_wrong_with_it(recording: Path) -> None:
+    beside(recording, "cut.pcapng", recording.read_bytes()[:-7])
+    beside(recording, "empty.pcap", b"")
+    beside(recording, "header.pcap", b"\xd4\xc3\xb2\xa1\x02")
+    found = {}
+    for row in map(json.loads, run_kproto("check", recording.parent, "--format", "json").stdout.splitlines()):
+        found[Path(row["file"]).name] = row["whole"], row["error"], len(row["damages"])
+    assert found == {
+        "whole.pcapng": (True, None, 0),
+        "cut.pcapng": (False, None, 1),
+        "empty.pcap": (False, "empty.pcap: an empty file; nothing was recorded in it", 0),
+        "header.pcap": (False, "header.pcap: a pcap file cut off within its header", 0),
+    }
+    summary = CaptureSummary()
+    assert list(frames(recording.parent, apis=None, summary=summary)) == list(frames(recording, apis=None))
+    assert {bad.file for bad in summary.bad_inputs} == set(found) - {"whole.pcapng"}
