@@ -1244,10 +1244,13 @@ class Facts:
             if request.error_code is None:
                 waiting[request.broker_id].append(request.ts)
             epochs[request.broker_id].append((request.ts, request.controller_epoch))
-        found: dict[Any, set[Stretch]] = defaultdict(set)
+        found: dict[Any, list[tuple[int, int]]] = defaultdict(list)
         for body in self.bodies:
             live = frozenset() if body.request.is_kraft_controller else body.live or frozenset()
             for broker in live.difference(body.sent):
+                known = found.get(broker)
+                if known and known[-1][0] <= body.first < known[-1][1]:
+                    continue  # as nearly all bodies of a host's capture, which shows no other broker
                 spans = shown.get(broker)
                 if spans is not None and spans.covers(body.first, body.first):
                     continue
@@ -1264,8 +1267,8 @@ class Facts:
                 unanswered = _after(waiting[broker], since - 1)
                 if may_be_down or body.first - since < _ONE_BATCH or (unanswered or self.end) < body.first:
                     continue
-                found[broker].add(Stretch(since, gone or until))
-        return {broker: sorted(some) for broker, some in found.items()}
+                found[broker].append((since, gone or until))
+        return {broker: [Stretch(*each) for each in sorted(set(some))] for broker, some in found.items()}
 
     def _lacks_bytes(self, broker: Any, begin: int, end: int, since: int | None = None) -> bool:
         """Whether bytes of what a broker was sent between two times are missing; see ``may_hide``."""
