@@ -6,7 +6,8 @@ Files in one directory belong together if their names differ only by rotation (`
 (format, byte order, link type, snaplen; in pcapng the host and the interfaces' names, too); and if none begins before
 the one before it has ended. Captures of several brokers made at the same time overlap, and so stay apart. Whatever the
 names are, files belong together where the connections of one go on in the other at the very byte, and logs where the
-end of one is the begin of the other; a log whose bytes stand in another one is left out.
+end of one is the begin of the other; a log whose bytes stand in another one is left out. Of one name they do so also
+where the times of the next file are earlier: the recorder's clock was set back.
 """
 
 from __future__ import annotations
@@ -202,9 +203,11 @@ def points_of_files(paths: Iterable[str], ends: FileEnds) -> list[CapturePoint]:
                 by_number[key] = []
                 groups.append((by_number[key], False))
             by_number[key] += files
-    chains = [chain for files, rotated in groups for chain in _by_place(files, rotated, ends)]
-    if len(chains) > 1:
-        chains = _joined(chains, [*_that_go_on(chains, ends), *overlaps], ends)
+    by_group = [_by_place(files, rotated, ends) for files, rotated in groups]
+    behind = dict(pair for group in by_group for pair in _set_back(group, ends))
+    chains = [chain for group in by_group for chain in group]
+    if len(chains) > 1 or behind:
+        chains = _joined(chains, [*_that_go_on(chains, ends), *overlaps], behind, ends)
     chains += ([file] for file in pipes)
     names = _distinct([list(names_of_point(chain[0])) for chain in chains])
     return [CapturePoint(name, tuple(chain)) for name, chain in zip(names, chains, strict=True)]
@@ -388,7 +391,7 @@ def without_number(stem: str) -> str:
 
 
 def in_order(files: Sequence[str], opener: Opener | None = None) -> list[str]:
-    """Return the files of one capture point by the time of their first packet.
+    """Return the files of one capture point by the time of their first packet, or as their connections go on.
 
     Args:
         files: The files.
@@ -397,11 +400,15 @@ def in_order(files: Sequence[str], opener: Opener | None = None) -> list[str]:
     Raises:
         CaptureError: One of several files cannot be read, or only once.
     """
-    return _in_order(files, FileEnds(opener))
+    ends = FileEnds(opener)
+    return _in_order(files, ends, dict(_set_back(_by_place(files, True, ends), ends)))
 
 
-def _in_order(files: Sequence[str], ends: FileEnds) -> list[str]:
-    return sorted(files, key=lambda file: ends.beginning(file).first_ns) if len(files) > 1 else [*files]
+def _in_order(files: Sequence[str], ends: FileEnds, behind: Mapping[str, str]) -> list[str]:
+    """Order files by the time of their first packet, but for those that go on behind another one, by that one."""
+    by_time = sorted(files, key=lambda file: ends.beginning(file).first_ns) if len(files) > 1 else files
+    later = {*behind.values()}
+    return [each for file in by_time if file not in later for each in _run(file, behind)]
 
 
 def _by_place(files: Sequence[str], rotated: bool, ends: FileEnds) -> list[list[str]]:
@@ -423,7 +430,7 @@ def _by_place(files: Sequence[str], rotated: bool, ends: FileEnds) -> list[list[
         except CaptureError:
             apart.append([file])  # reading the file reports the error
     chains: dict[tuple[object, ...], _Chains] = {}
-    for file in _in_order(readable, ends):
+    for file in _in_order(readable, ends, {}):
         properties, first_ns, seen_ns = ends.beginning(file)
         if properties not in chains:
             chains[properties] = _Chains(lambda file: ends.last_ns(file, short=rotated))
@@ -485,39 +492,70 @@ class _ConnectionEnds(NamedTuple):
     ends: dict[bytes, int]
 
 
-def _joined(chains: list[list[str]], pairs: Iterable[tuple[str, str]], ends: FileEnds) -> list[list[str]]:
-    """Join chains of which one file goes on in a file of the other."""
+def _joined(
+    chains: list[list[str]], pairs: Iterable[tuple[str, str]], behind: Mapping[str, str], ends: FileEnds
+) -> list[list[str]]:
+    """Join chains of which one file goes on in a file of the other; ``behind`` has what goes on by another clock."""
     chain_of = {file: chain for chain in chains for file in chain}
-    joined: dict[str, list[str]] = {}
-    for former, later in pairs:
+    changed = set()
+    for former, later in (*pairs, *behind.items()):
         one, other = chain_of[former], chain_of[later]
+        changed.add(one[0])
         if one is not other:
             one += other
             chain_of.update(dict.fromkeys(other, one))
-            joined[one[0]] = one
     whole = [chain for chain in chains if chain_of[chain[0]] is chain]
-    return [_in_order(chain, ends) if chain[0] in joined else chain for chain in whole]
+    return [_in_order(chain, ends, behind) if chain[0] in changed else chain for chain in whole]
 
 
-def _that_go_on(chains: Sequence[list[str]], ends: FileEnds) -> Iterator[tuple[str, str]]:
-    """Yield the first files of two chains of captures where the connections of one go on in the other at the byte."""
+def _set_back(chains: Sequence[list[str]], ends: FileEnds) -> Iterator[tuple[str, str]]:
+    """Yield files of one name and those that go on there, if the recorder's clock may have been set back meanwhile.
+
+    Then some overlap in time, or the first one by time goes on behind the last one.
+    """
+    files = [[file] for chain in chains for file in chain]
+    if len(files) > 1 and (len(chains) > 1 or any(_that_go_on(chains, ends, [False]))):
+        yield from _that_go_on(files, ends, [True, False])
+
+
+def _that_go_on(
+    chains: Sequence[list[str]], ends: FileEnds, in_time: Sequence[bool] = (True,)
+) -> Iterator[tuple[str, str]]:
+    """Yield the first files of two chains of captures where the connections of one go on in the other at the byte.
+
+    Args:
+        chains: The chains.
+        ends: What the files' beginnings and ends tell.
+        in_time: Whether what goes on must be later, one after the other: each takes what is left.
+    """
     of_chain = {chain[0]: each for chain in chains if (each := _ends_of(chain, ends)) is not None}
     standing: dict[tuple[object, ...], list[str]] = {}
     for chain, each in of_chain.items():
         for flow_end in each.ends.items():
             standing.setdefault((each.properties, *flow_end), []).append(chain)
-    before: dict[str, _ConnectionEnds] = {}  # the chains up to here that none follows
-    for chain, each in sorted(of_chain.items(), key=lambda item: item[1].first_ns):
+    left = sorted(of_chain, key=lambda chain: of_chain[chain].first_ns)
+    behind: dict[str, str] = {}
+    follows = set[str]()
+    for must_be_later, chain in ((order, chain) for order in in_time for chain in left if chain not in follows):
+        each = of_chain[chain]
         keys = ((each.properties, *flow_begin) for flow_begin in each.begins.items())
-        exact = Counter(former for key in keys for former in standing.get(key, ())[:_MOST_FORMER] if former in before)
+        exact = Counter(former for key in keys for former in standing.get(key, ())[:_MOST_FORMER])
         for former, times in exact.most_common(_MOST_FORMER):
-            ended = before[former]
-            is_later = each.first_ns >= ended.last_ns - _OVERLAP_NS
-            if is_later and 2 * times > len(ended.ends.keys() & each.begins.keys()):  # most flows of both go on
-                del before[former]
-                yield former, chain
+            ended = of_chain[former]
+            is_later = each.first_ns >= max(ended.last_ns - _OVERLAP_NS, ended.first_ns) or not must_be_later
+            is_most = 2 * times >= len(ended.ends.keys() & each.begins.keys())  # half of the flows of both go on
+            if former not in behind and is_later and is_most and former not in _run(behind.get(chain, ""), behind):
+                behind[former] = chain
+                follows.add(chain)
                 break
-        before[chain] = each
+    yield from behind.items()
+
+
+def _run(file: str, behind: Mapping[str, str]) -> Iterator[str]:
+    """Yield a file, and what goes on behind it."""
+    while file:
+        yield file
+        file = behind.get(file, "")
 
 
 def _ends_of(chain: Sequence[str], ends: FileEnds) -> _ConnectionEnds | None:

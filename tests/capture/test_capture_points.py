@@ -69,6 +69,24 @@ def test_rotated_files_are_read_as_one(naming: str, pack: bool, tmp_path: Path) 
     assert told(point) == told(tmp_path) == told(reversed(paths)) == expected
 
 
+@given(
+    st.sampled_from(SAMPLES), st.sampled_from(sorted(NAMES.keys() - {"words"})), st.floats(0, 1), st.integers(-120, -1)
+)
+def test_files_are_in_the_order_of_their_connections_wherever_the_clock_was_set_back(
+    name: str, naming: str, begin: float, seconds: int
+) -> None:
+    link, packets = make.read_pcap(DATA / "captures" / f"{name}.pcap.gz")
+    set_at = round(len(packets) * begin)
+    packets[set_at:] = [packet._replace(time_ns=packet.time_ns + seconds * 10**9) for packet in packets[set_at:]]
+    parts = [packets[len(packets) * at // 5 : len(packets) * (at + 1) // 5] for at in range(5)]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / NAMES[naming](number) for number in range(len(parts))]
+        for path, part in zip(paths, parts, strict=True):
+            path.write_bytes(make.pcap(part, link))
+        (point,) = capture_points([folder])
+        assert point.files == tuple(map(str, paths))
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_any_cut_gives_the_same_frames(name: str, tmp_path: Path) -> None:
     link, packets = make.read_pcap(DATA / "captures" / f"{name}.pcap.gz")

@@ -165,8 +165,8 @@ def test_a_connection_that_nobody_recorded_accuses_nobody(
     assert accused([path]) - accused([capture]) == set()
 
 
-def with_clock_set(capture: Path, folder: Path, host: int, part: float, seconds: int) -> list[Path]:
-    """Captures of each host, or one of all, where a clock is set amid a connection."""
+def with_clock_set(capture: Path, folder: Path, host: int, part: float, seconds: int, files: int = 1) -> Iterator[Path]:
+    """Captures of each host, or one of all, in a number of files, where a clock is set amid a connection."""
     of = recorded(capture)
     hosts = list(by_host(of, servers_of(capture)).values())
     parts, place = (hosts, host) if host < len(hosts) else ([of], 0)
@@ -176,16 +176,20 @@ def with_clock_set(capture: Path, folder: Path, host: int, part: float, seconds:
     begin = amid[int(part * len(amid))]
     later = [packet._replace(time_ns=packet.time_ns + seconds * 10**9) for packet in packets[begin:]]
     parts[place] = of._replace(packets=[*packets[:begin], *later])
-    return [each.write(folder / f"{number}.pcap") for number, each in enumerate(parts)]
+    for number, each in enumerate(parts):
+        for at in range(files):
+            some = each.packets[len(each.packets) * at // files : len(each.packets) * (at + 1) // files]
+            yield each._replace(packets=some).write(folder / f"{number}.pcap{at or ''}")
 
 
-@given(st.sampled_from(CAPTURES), st.integers(0, 3), st.floats(0, 0.99), st.sampled_from([-120, -3]))
-@example(DATA / "captures" / "ibp-0.9.0-a.pcap.gz", 1, 0.17, -120)
+@given(st.sampled_from(CAPTURES), st.integers(0, 3), st.floats(0, 0.99), st.sampled_from([-120, -3]), st.integers(1, 4))
+@example(DATA / "captures" / "ibp-0.9.0-a.pcap.gz", 1, 0.17, -120, 1)
+@example(DATA / "captures" / "ibp-3.2-IV0-a.pcap.gz", 1, 0.5, -120, 3)  # KP012: the later file came first
 @settings(max_examples=max(settings.default.max_examples // 60, 1))
 def test_a_clock_that_is_set_back_amid_a_capture_accuses_nobody(
-    tmp_path_factory: pytest.TempPathFactory, capture: Path, host: int, part: float, seconds: int
+    tmp_path_factory: pytest.TempPathFactory, capture: Path, host: int, part: float, seconds: int, files: int
 ) -> None:
-    paths = with_clock_set(capture, tmp_path_factory.mktemp("hosts"), host, part, seconds)
+    paths = with_clock_set(capture, tmp_path_factory.mktemp("hosts"), host, part, seconds, files)
     assert accused(paths) - accused([capture]) == set()
 
 
@@ -194,7 +198,7 @@ def test_a_clock_that_is_set_back_amid_a_capture_accuses_nobody(
 )
 def test_a_clock_that_is_put_forward_cannot_be_compared(name: str, host: int, part: float, tmp_path: Path) -> None:
     capture = DATA / "captures" / f"{name}.pcap.gz"
-    paths = with_clock_set(capture, tmp_path, host, part, 37)
+    paths = [*with_clock_set(capture, tmp_path, host, part, 37)]
     assert accused(paths) - accused([capture]) == set()
     clocks = [found.text for found in findings(Facts(of_one(paths))) if found.rule == "KP063"]
     assert any("cannot be compared with that of others: it was set meanwhile" in text for text in clocks)
