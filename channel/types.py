@@ -232,6 +232,9 @@ class ReplicaAssignment(NamedTuple):
 
 
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+TOPIC_NAMES: Final = (
+    "a topic's name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'"
+)
 
 
 def is_topic_name(name: str) -> bool:

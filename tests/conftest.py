@@ -5,7 +5,7 @@ import gzip
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,14 +42,19 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-FEW = (
-    "ibp-0.8.2-a",
-    "ibp-2.8-a",
-    "ibp-3.9-a-lossy",
-    "ibp-3.9-migration-a",
-    "external-controller-a",
-)
-"""Of the real captures those that every run of a test over captures takes; the others are in the tier ``slow``."""
+FEW = ("ibp-0.8.2-a", "ibp-3.9-a-lossy", "ibp-3.9-migration-a", "kafka-2.8.2")
+"""Of the recorded runs those that every test over such runs takes, or the first of its own if it has none of them; the
+others are in the tier ``slow``."""
+RECORDED = {path.name.removesuffix(".pcap.gz") for path in (DATA / "captures").glob("*.pcap.gz")}
+RECORDED |= {path.name.removesuffix(".tar.xz") for path in (DATA / "state_logs").glob("*.tar.xz")}
+
+
+def few(cases: Iterable[Any], number: int = 1) -> list[Any]:
+    """Of the cases of a test that go one way, have every run take some, evenly spread; the others are ``slow``."""
+    cases = list(cases)
+    taken = range(0, len(cases), -(-len(cases) // number))
+    slow = [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow) for case in cases]
+    return [case if at in taken else slow[at] for at, case in enumerate(cases)]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -79,14 +84,31 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest groups tests by their fixtures
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the tests of all but a few real captures into the tier ``slow``: one test, many captures."""
+    """Put the tests of all but a few recorded runs into the tier ``slow``: one test, many runs."""
     if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         items.sort(key=lambda item: item.path)  # whichever file a worker began with
-    for item in items:
-        callspec = getattr(item, "callspec", None)
-        for value in callspec.params.values() if callspec is not None else ():
-            if isinstance(value, Path) and value.parent == DATA / "captures" and not value.name.startswith(FEW):
+    runs = {item: run for item in items if (run := _recorded(item)) is not None}
+    taken = {_test(item) for item, run in runs.items() if run in FEW}
+    for item, run in runs.items():
+        if run not in FEW:
+            if _test(item) in taken:
                 item.add_marker(pytest.mark.slow)
+            taken.add(_test(item))
+
+
+def _recorded(item: pytest.Item) -> str | None:
+    """The recorded run that is among the parameters of a test."""
+    callspec = getattr(item, "callspec", None)
+    for value in callspec.params.values() if callspec is not None else ():
+        for each in value if isinstance(value, tuple) else (value,):
+            name = each.name.removesuffix(".pcap.gz") if isinstance(each, Path) else each
+            if isinstance(name, str) and name in RECORDED:
+                return name
+    return None
+
+
+def _test(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
 @dataclass(frozen=True)

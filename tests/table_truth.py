@@ -11,8 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
-import pytest
-from conftest import DATA, FEW, read_jsonl
+from conftest import DATA, read_jsonl
 
 from kproto.tables import TABLES, read
 from kproto.tables.stored import SCHEMA
@@ -69,10 +68,8 @@ def name_of(path: Any) -> str:
     return str(path.name).removesuffix(".pcap.gz")
 
 
-NAMES_WITH_TRUTH = [
-    pytest.param(name_of(path), marks=[] if path.name.startswith(FEW) else pytest.mark.slow) for path in WITH_TRUTH
-]
-"""Of captures whose brokers' logs are there; in every run those of a few."""
+NAMES_WITH_TRUTH = [name_of(path) for path in WITH_TRUTH]
+"""Of captures whose brokers' logs are there."""
 
 
 def truth_rows(name: str) -> Iterator[Row]:

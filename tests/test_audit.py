@@ -23,6 +23,7 @@ from kproto.codec import Codec, encode, get_codec
 from kproto.errors import ConfigurationError
 from kproto.messages import UpdateMetadataBroker, UpdateMetadataRequest
 
+pytestmark = pytest.mark.slow
 CYTHON, CONSTRUCT = get_codec("cython"), get_codec("construct")
 REAL = str(next(path for path in CAPTURES if name_of(path).startswith("ibp-2.6")))
 
@@ -136,7 +137,6 @@ def test_one_that_refuses_is_told_from_two() -> None:
     assert "end" in (bad.error or "")
 
 
-@pytest.mark.slow
 def test_a_sample_is_the_same_part_each_time() -> None:
     def raise_epoch(message: Any) -> None:
         if message.kind == "request":

@@ -8,6 +8,7 @@ import pytest
 
 from kproto.capture import exchanges
 
+pytestmark = pytest.mark.slow
 pytest_plugins = ["pytester"]
 
 PASSING = """
@@ -54,7 +55,6 @@ def test_fixtures_give_brokers_and_a_controller_and_keep_nothing_of_a_passing_te
     assert not (pytester.path / "kproto-failures").exists()
 
 
-@pytest.mark.slow
 def test_a_failing_test_keeps_its_recording_findings_and_report(pytester: pytest.Pytester) -> None:
     result = run(pytester, FAILING, "--kproto-keep", "kept")
     result.assert_outcomes(failed=1)
@@ -88,7 +88,6 @@ def test_the_plugin_loads_nothing_of_the_channel_before_a_test_asks_for_it(pytes
     run(pytester, text).assert_outcomes(passed=1)
 
 
-@pytest.mark.slow
 def test_the_documented_example_runs(pytester: pytest.Pytester) -> None:
     page = (Path(__file__).parents[1] / "docs" / "tutorial-pytest.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
@@ -125,7 +124,6 @@ WHAT_WENT_WRONG = """
 """
 
 
-@pytest.mark.slow
 def test_a_wrong_argument_of_the_marker_is_one_line(pytester: pytest.Pytester) -> None:
     wrong = {'"3"': "['3']: a broker's id is", "0": "a cluster of 0 brokers", "3, nope=1": "unexpected keyword *nope"}
     result = run(
@@ -142,7 +140,6 @@ def test_a_wrong_argument_of_the_marker_is_one_line(pytester: pytest.Pytester) -
     result.stdout.no_fnmatch_line("*cluster.py:*")
 
 
-@pytest.mark.slow
 def test_what_went_wrong_is_seen(pytester: pytest.Pytester) -> None:
     """An assertion in a hook, refused requests, a cluster without traffic, parameters that differ in a character."""
     result = run(pytester, WHAT_WENT_WRONG)
@@ -154,7 +151,6 @@ def test_what_went_wrong_is_seen(pytester: pytest.Pytester) -> None:
     assert len(list((pytester.path / "kproto-failures").iterdir())) == 5
 
 
-@pytest.mark.slow
 def test_a_project_with_a_channel_of_its_own_runs_its_tests_and_is_told_what_hides_ours(
     pytester: pytest.Pytester,
 ) -> None:

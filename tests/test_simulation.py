@@ -19,9 +19,9 @@ def simulate(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_known_seeds_break_no_invariant():
-    result = simulate("--seeds", "9")
+    result = simulate("--seeds", "5")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert re.match(r"9 seeds, \d+ steps", result.stdout)
+    assert re.match(r"5 seeds, \d+ steps", result.stdout)
 
 
 def test_every_known_fault_still_has_its_place():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from channel.errors import ControllerMoved, IllegalState, SessionExpired
 from channel.logs import get_logger
-from channel.types import is_topic_name
+from channel.types import TOPIC_NAMES, is_topic_name
 from kproto import messages
 from kproto.error_codes import ErrorCode
 from kproto.types import ZERO_UUID
@@ -217,10 +217,7 @@ def check_topic_name(name: str, topics: Container[str], alike: Mapping[str, str]
         RequestRejected: A topic cannot have this name.
     """
     if not is_topic_name(name):
-        raise RequestRejected(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            "a topic's name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'",
-        )
+        raise RequestRejected(ErrorCode.INVALID_TOPIC_EXCEPTION, TOPIC_NAMES)
     if name in topics:
         raise RequestRejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
     if known := alike.get(name_in_metrics(name)):

@@ -45,6 +45,7 @@ from channel.send.context import ControllerContext
 from channel.threads import Startable, close_all, time_left
 from channel.types import (
     NO_LEADER,
+    TOPIC_NAMES,
     Broker,
     EndPoint,
     LeaderAndIsr,
@@ -53,6 +54,7 @@ from channel.types import (
     PartitionMetadata,
     ReplicaAssignment,
     UpdateType,
+    is_topic_name,
     random_uuid,
 )
 from kproto import messages
@@ -356,11 +358,14 @@ class ScriptedController(Startable):
             topic_id: 16 bytes; a random id by default.
 
         Raises:
-            ValueError: The topic exists, a number is below 1, or ``topic_id`` has another length.
+            ValueError: The topic exists, Kafka allows no such name, a number is below 1, or ``topic_id`` has another
+                length.
             BrokerNotAvailable: A replica would be on an unknown broker, or there are fewer brokers than replicas.
         """
         if name in self.context.all_topics:
             raise ValueError(f"topic {name} exists already")
+        if not is_topic_name(name):
+            raise ValueError(f"{name!r} is none: {TOPIC_NAMES}")
         if topic_id is not None and len(topic_id) != 16:
             raise ValueError(f"topic_id has {len(topic_id)} bytes; a topic id has 16")
         if assignment is None:

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from kproto.reference.trace import FieldSpan
     from kproto.types import Json, Kind
 
-_OTHER_KINDS: Final = "if the input is not a request frame, name what it is: --kind, --api, --version"
+_OTHER_KINDS: Final = (
+    "if the input is not a request frame, name what it is: --kind, --api, --version; a capture: kproto inspect"
+)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import packets as make
 import pytest
-from conftest import DATA
+from conftest import DATA, few
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,7 +50,7 @@ NAMES: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.parametrize("naming", NAMES)
+@pytest.mark.parametrize("naming", few(NAMES, 3))
 @pytest.mark.parametrize("pack", [False, True], ids=["plain", "gzip"])
 def test_rotated_files_are_read_as_one(naming: str, pack: bool, tmp_path: Path) -> None:
     """Frames across borders are whole, connections go on; in whatever order the files are named."""

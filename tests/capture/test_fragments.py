@@ -115,7 +115,7 @@ def test_fragments_of_what_is_not_tcp_are_not_kept(tmp_path: Path) -> None:
     assert (summary.not_tcp, summary.ip_fragments) == (3, 0)
 
 
-@pytest.mark.parametrize("size", [8, 1480, 60_000])
+@pytest.mark.parametrize("size", [pytest.param(8, marks=pytest.mark.slow), 1480, 60_000])
 def test_what_waits_is_bounded_whatever_comes(size: int) -> None:
     """Beginnings without end, all at one moment, of more packets than may wait."""
     summary = CaptureSummary()

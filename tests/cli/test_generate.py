@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from commands import run_kproto as run
+from conftest import few
 from expected_tables import expected_tables
 
 import kproto.generate
@@ -134,9 +135,9 @@ def test_a_capture_goes_through_a_pipe(tmp_path: Path) -> None:
     assert "standard output holds one capture" in refused.output
 
 
-@pytest.mark.parametrize("packed", [(), ("--zstd",), ("--zstd", "--rotate", "20K")])
+@pytest.mark.parametrize("packed", few([[], ["--zstd"], ["--zstd", "--rotate", "20K"]]))
 def test_the_expected_ids_are_those_that_are_read_however_the_capture_is_packed(
-    packed: tuple[str, ...], tmp_path: Path
+    packed: list[str], tmp_path: Path
 ) -> None:
     made = run("generate", "--out", str(tmp_path), "--partitions", "20", "--mss", "700", *packed)
     assert made.exit_code == 0, made.output

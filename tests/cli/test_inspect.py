@@ -14,7 +14,7 @@ from typing import Any
 import packets as make
 import pytest
 from commands import kproto_on_a_terminal, kproto_prints, kproto_rows, run_kproto
-from conftest import DATA, path, read_jsonl
+from conftest import DATA, few, path, read_jsonl
 from table_truth import NAMES_WITH_TRUTH
 
 from channel.network.recorder import PcapngRecorder
@@ -262,7 +262,7 @@ def test_output_is_styled_where_a_terminal_and_its_user_want_it(
     assert is_styled() is styled
 
 
-@pytest.mark.parametrize("columns", [40, 60])
+@pytest.mark.parametrize("columns", few([40, 60]))
 def test_nothing_is_cut_on_a_narrow_terminal_if_asked_for(columns: int) -> None:
     cut, whole = (
         ANSI.sub(

@@ -56,6 +56,7 @@ def test_a_commands_json_has_broker_id(command: str) -> None:
     assert command == "check" or any(key == "broker_id" and isinstance(value, int) for key, value in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     [CAPTURES[1], pytest.param(kraft_runs.capture("kraft-4.1-b"), marks=pytest.mark.slow)],

@@ -10,7 +10,7 @@ import click
 import kraft_runs
 import pytest
 from commands import run_kproto
-from conftest import DATA
+from conftest import DATA, few
 
 from kproto.cli import main
 from kproto.generate import PlannedFleet, write_captures
@@ -91,7 +91,7 @@ def run(words: list[str]) -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("name", PLANTS)
+@pytest.mark.parametrize("name", few(PLANTS, 5))
 def test_the_doctors_command_shows_something_of_a_planted_fault(name: str, tmp_path: Path) -> None:
     (rule_id,) = (rule.id for rule in RULES.values() if rule.name == name)
     fleet = PlannedFleet(

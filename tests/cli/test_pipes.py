@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import run_kproto
-from conftest import DATA
+from conftest import DATA, few
 
 LOGS = tuple(DATA / "request_log" / f"broker-{n}-kafka-request.log.gz" for n in (0, 1))
 CAPTURE = DATA / "captures" / "ibp-2.8-a.pcap.gz"
@@ -41,7 +41,7 @@ def rows(command: tuple[str, ...], files: tuple[object, ...]) -> list[str]:
     return sorted(line for line in result.stdout.splitlines() if '"record":"capture"' not in line)
 
 
-@pytest.mark.parametrize("files", [LOGS, (CAPTURE, LOGS[0])], ids=["logs", "a capture and a log"])
+@pytest.mark.parametrize("files", few([LOGS, [CAPTURE, LOGS[0]]]), ids=["logs", "a capture and a log"])
 @pytest.mark.parametrize("command", [("inspect",), ("query", "leader")], ids=" ".join)
 def test_a_pipe_beside_files_loses_nothing(command: tuple[str, ...], files: tuple[Path, ...]) -> None:
     whole = rows(command, files)

@@ -76,6 +76,7 @@ def test_top_reads_the_ports_that_are_named() -> None:
     assert shown("--ports", "19092,19093,19094").splitlines()[1:] == shown().splitlines()[1:]
 
 
+@pytest.mark.slow
 def test_a_cluster_is_the_same_in_each_command() -> None:
     other = CAPTURES / "ibp-2.8-a.pcap.gz"
     both = [CAPTURE, other, "--cluster", "default"]

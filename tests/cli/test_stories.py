@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import kproto_on_a_terminal, kproto_prints, run_kproto
-from conftest import DATA
+from conftest import DATA, few
 from kraft_runs import metadata
 from state_runs import logs_of
 
@@ -27,7 +27,7 @@ STORIES = {
 WIDTHS = {"80": 80, "120": 120, "200": 200, "pipe": None}
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", few(WIDTHS, 2))
 @pytest.mark.parametrize("story", STORIES)
 def test_one_command_answers(story: str, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)

@@ -108,6 +108,7 @@ def test_beyond_the_most_findings_the_least_severe_go(monkeypatch: pytest.Monkey
     assert {f.key for f in snapshot.findings} == set(worst)
 
 
+@pytest.mark.slow
 def test_a_finding_that_later_requests_refute_is_withdrawn(data: bytes) -> None:
     shown = set()
     for fold in folding(data, 40_000):

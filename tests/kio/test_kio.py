@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from answers import json_equal, short
-from conftest import DATA, IMPLEMENTATIONS, read_jsonl
+from conftest import DATA, read_jsonl
 
 from kproto.api import ApiKey, request_header_version, response_header_version
 from kproto.codec import Codec, codec_for, get_codec
@@ -69,9 +69,7 @@ def header_version(line: dict[str, Any]) -> int:
     return of(line["api"], line["version"])
 
 
-@pytest.mark.parametrize(
-    "codec", [IMPLEMENTATIONS[0], pytest.param(IMPLEMENTATIONS[1], marks=pytest.mark.slow)], ids=str, indirect=True
-)
+@pytest.mark.slow
 def test_kio_reads_our_frames(codec: Codec) -> None:
     asked = messages()
     assert len(asked) > 1000

@@ -180,14 +180,7 @@ def test_request_logs_of_old_releases_are_the_capture(run: str) -> None:
             assert content(form["response"]) == content(sent["response"])
 
 
-FEW = [("ibp-3.9-a", "INFO"), ("ibp-2.4-IV1-a", "TRACE"), ("kafka-2.8.2", "INFO"), ("kafka-0.10.2.2", "TRACE")]
-
-
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(each, marks=[] if each in FEW else pytest.mark.slow) for each in ALL],
-    ids="-".join,
-)
+@pytest.fixture(scope="module", params=ALL, ids="-".join)
 def directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Path]:
     run, level = request.param
     path = tmp_path_factory.mktemp("logs")
@@ -497,7 +490,7 @@ def test_logs_of_some_brokers_and_a_capture_of_another_are_one_history(run: str,
     assert troubles(tmp_path / "mixed") == troubles(whole)
 
 
-@pytest.mark.parametrize(("run", "level"), [ALL[0], *(pytest.param(*each, marks=pytest.mark.slow) for each in ALL[1:])])
+@pytest.mark.parametrize(("run", "level"), ALL)
 def test_logs_of_which_others_are_not_there_accuse_nobody_of_more(run: str, level: str, tmp_path: Path) -> None:
     """A broker's own log does not say which brokers were alive: what follows from a coming or going looks like a fault."""
 
@@ -584,9 +577,7 @@ def test_logs_from_some_line_on_accuse_nobody_of_more(run: str, begin: str, tmp_
     assert whole == late == []
 
 
-@pytest.mark.parametrize(
-    ("run", "level"), [("kafka-2.8.2", "INFO"), *(pytest.param(*each, marks=pytest.mark.slow) for each in ALL)]
-)
+@pytest.mark.parametrize(("run", "level"), ALL)
 def test_what_logs_and_the_capture_of_the_same_run_tell_is_counted_and_judged_once(
     run: str, level: str, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import few
 from log_lines import clock_of, read, rows_of
 from state_runs import files_of
 
@@ -72,7 +73,7 @@ HEADERS = {
 }
 
 
-@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize("header", few(HEADERS))
 @pytest.mark.parametrize("name", ["ibp-0.8.2-a", "ibp-2.4-IV1-a"])
 @pytest.mark.parametrize("former", [True, False])
 def test_structs_as_text_give_the_same_requests(name: str, header: str, former: bool) -> None:

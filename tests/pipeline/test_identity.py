@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from conftest import few
 from packets import Packet, enhanced, interface, pcap, read_pcap, section
 from table_truth import CAPTURES, name_of
 from tasks_here import TasksHere
@@ -185,11 +186,7 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return rows(read(write(tmp_path_factory.mktemp("short") / "control.pcap", SHORT)))
 
 
-FEW = ("tcpdump -W", "logrotate", "labels that are declared later", "overwritten names", "joined")
-"""Those that every run takes; test_any_naming draws others."""
-
-
-@pytest.mark.parametrize("way", [pytest.param(way, marks=[] if way in FEW else pytest.mark.slow) for way in WAYS])
+@pytest.mark.parametrize("way", few(WAYS, 3))
 def test_however_captures_are_named_the_tables_are_those_of_one(
     way: str, run: Callable[..., Run], out: Path, tmp_path: Path, short: dict[str, list[str]]
 ) -> None:

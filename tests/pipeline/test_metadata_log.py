@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import kproto_prints, kproto_rows
+from conftest import few
 from kraft_runs import capture, metadata
 from metadata_batches import batch_of
 
@@ -180,7 +181,7 @@ def test_a_log_that_grew_takes_the_place_of_the_former(tmp_path: Path) -> None:
     assert renamed.replaced == ["default"]  # one log has one place
 
 
-@pytest.mark.parametrize("snapshots", [True, False])
+@pytest.mark.parametrize("snapshots", few([True, False]))
 def test_a_log_goes_on_where_its_old_segments_are_gone(tmp_path: Path, *, snapshots: bool) -> None:
     whole = piece(tmp_path / "whole" / "n", 0, 1000, snapshots=snapshots)
     one = stored(tmp_path / "one", piece(tmp_path / "n", 0, 450))
@@ -191,6 +192,7 @@ def test_a_log_goes_on_where_its_old_segments_are_gone(tmp_path: Path, *, snapsh
     assert ask_sql(open_tables(three), "SELECT * FROM bad_inputs").rows == []
 
 
+@pytest.mark.slow
 def test_what_a_log_lacks_between_the_tables_and_its_beginning_is_told(tmp_path: Path) -> None:
     former = stored(tmp_path / "one", piece(tmp_path / "n", 0, 300))
     tables = stored(tmp_path / "two", piece(tmp_path / "n", 500, 1000), former=former)
@@ -215,7 +217,8 @@ def test_what_captures_showed_stays_with_its_cluster_alone(tmp_path: Path) -> No
     assert "1 captures of it are not named" in note
 
 
-@pytest.mark.parametrize(("run", "node"), [("kraft-4.1-c", 1001), pytest.param(RUN, NODE, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("run", "node"), [("kraft-4.1-c", 1001), (RUN, NODE)])
 def test_a_log_and_a_capture_that_come_one_after_the_other_are_those_that_come_together(
     run: str, node: int, tmp_path: Path
 ) -> None:

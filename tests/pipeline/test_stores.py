@@ -304,6 +304,7 @@ def test_a_place_without_tables_says_how_to_make_them(store: str) -> None:
 # ---- captures and tables ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_captures_are_read_from_a_store_as_from_a_directory(
     server: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -225,7 +225,7 @@ def a_long_text(table: pa.Table) -> pa.Table:
         (many_rows, "requests"),
         pytest.param(many_rows, "captures", marks=pytest.mark.slow),
         pytest.param(a_long_text, "partition_states", marks=pytest.mark.slow),
-        (a_long_text, "captures"),
+        pytest.param(a_long_text, "captures", marks=pytest.mark.slow),
     ],
 )
 def test_a_small_file_that_would_fill_the_memory_is_refused_in_one_line(

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from commands import kproto_prints, run_kproto
-from conftest import DATA
+from conftest import DATA, few
 from pyarrow import dataset
 
 from kproto.pipeline import OutputDirectory
@@ -94,6 +94,7 @@ def rolled_up(path: Path) -> str:
     return kproto_prints("tables", "rollup", path).removeprefix(f"{path}: ").strip()
 
 
+@pytest.mark.slow
 def test_figures_of_days_are_stored_once_and_stay_when_the_days_expire(tables: Path) -> None:
     def worst() -> list[Any]:
         with open_tables(tables) as sql:
@@ -194,6 +195,7 @@ def test_small_files_are_joined_and_rows_stay(tables: Path) -> None:
     assert compact(OutputDirectory(tables))[0] == len(stored.rows) - len(several)
 
 
+@pytest.mark.slow
 def test_files_of_one_cluster_are_joined_and_readers_skip_those_of_the_others(tables: Path) -> None:
     manifest = json.loads((tables / "_kproto.json").read_text())
     run = current_run(tables)
@@ -236,7 +238,7 @@ def count_rows(file: Path) -> int:
     return int(pq.read_metadata(file).num_rows)
 
 
-@pytest.mark.parametrize("change", ["compact", "expire"])
+@pytest.mark.parametrize("change", few(["compact", "expire"]))
 def test_a_reader_that_had_opened_the_former_tables_reads_them_whole(change: str, tables: Path) -> None:
     before, dates = rows(tables), days(tables)
     with open_tables(tables) as sql:

@@ -625,6 +625,7 @@ def test_an_unknown_table_points_to_the_list_of_tables() -> None:
         ask_sql(sql, "from leader")
 
 
+@pytest.mark.slow
 def test_captures_of_each_host_are_answered_as_one_capture_of_all(tmp_path: Path) -> None:
     fleet = PlannedFleet(
         seed=3, brokers=5, topics=3, partitions=30, elections=30, restarts=2, loss=0.1, plants=("missed-update",)

@@ -132,6 +132,7 @@ def test_unclean_elections_are_all_that_the_doctor_wakes_people_for(run: str, no
     assert {row["rule"] for row in found if row["severity"] != "note"} <= {"KP010", "KP011"}  # and what had no leader
 
 
+@pytest.mark.slow
 def test_a_migration_is_one_story() -> None:
     """ZooKeeper's controllers, then KRaft's, which count their epochs anew and tell ZooKeeper's brokers of another."""
     place = (str(capture("kraft-3.9-m")),)

@@ -111,6 +111,7 @@ def test_a_bound_on_states_cuts_partitions_too() -> None:
     assert len(facts["timeline"]["states"]["row"]) == 30
 
 
+@pytest.mark.slow
 def test_krafts_outages_and_lag_are_those_of_the_questions() -> None:
     tables = read(str(CAPTURES.parent / "kraft" / "kraft-4.1-b.pcap.gz"))
     quorum = report_facts(tables)["quorum"]

@@ -125,6 +125,7 @@ def test_a_fenced_zombie_is_marked_and_leads_to_its_request(show: Show, incident
     assert request["request"]["controllerId"] == 99
 
 
+@pytest.mark.slow
 def test_krafts_quorum_without_a_leader_and_late_metadata_have_lanes(show: Show) -> None:
     page = show(read(str(CAPTURES.parent / "kraft" / "kraft-4.1-b.pcap.gz")))
     page.run("arguments[0].focus()", page.find("#controllers-lanes canvas"))
@@ -150,6 +151,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.slow
 def test_tables_of_several_days_show_the_worst_brokers_of_each_week(show: Show, incident: Cluster) -> None:
     assert show(incident.tables()).text("#weeks") == ""
     incident.send(8 * 86_400, 0, [state("orders", 0, 1, 2)])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from conftest import few
 
 from kproto.tables.known import KnownTable
 from kproto.tables.schemas import KNOWN
@@ -40,7 +41,7 @@ def values(table: pa.Table) -> list[tuple[bytes, str, str]]:
     return sorted(tuple(row.values()) for row in table.to_pylist())
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
+@pytest.mark.parametrize("seed", few(range(5)))
 def test_the_newest_rows_of_a_key_count(seed: int, tmp_path: Path) -> None:
     chosen = random.Random(seed)
     shelf, model = Shelf(tmp_path), dict[bytes, list[tuple[bytes, str, str]]]()

@@ -17,10 +17,7 @@ from kproto.verdicts.summary import summarize
 
 FEW = [path for path in CAPTURES if name_of(path) in ("ibp-2.8-a", "ibp-3.9-a-lossy", "external-controller-a")]
 PIECE = 10_000
-first = pytest.mark.parametrize(
-    "path", [FEW[0], *(pytest.param(path, marks=pytest.mark.slow) for path in FEW[1:])], ids=name_of
-)
-"""The first of them, and in the tier ``slow`` the others."""
+first = pytest.mark.parametrize("path", FEW, ids=name_of)
 
 
 @pytest.fixture

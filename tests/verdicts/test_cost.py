@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import few
 from lines_run import lines_run
 from packets import Talk, pcap, request, response
 
@@ -127,11 +128,9 @@ def top(path: Path) -> None:
     fold.snapshot()
 
 
+@pytest.mark.parametrize("ask", few([doctor, summary, what_happened, top], 2))
 @pytest.mark.parametrize(
-    "ask", [doctor, what_happened, *(pytest.param(each, marks=pytest.mark.slow) for each in (summary, top))]
-)
-@pytest.mark.parametrize(
-    "grown", [repetitions, falling, elections, controllers, registrations, incarnations, departures]
+    "grown", few([repetitions, falling, elections, controllers, registrations, incarnations, departures], 3)
 )
 def test_work_grows_as_the_input_does(
     tmp_path: Path, ask: Callable[[Path], None], grown: Callable[[int], list[tuple[bytes, bytes]]]

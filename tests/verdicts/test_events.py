@@ -88,6 +88,7 @@ def test_each_event_has_a_command_that_runs() -> None:
         assert result.exit_code == 0, (words, result.output)
 
 
+@pytest.mark.slow
 def test_query_events_controllers_and_reassignments_answer_from_a_capture() -> None:
     path = str(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-a"))
 

@@ -21,6 +21,7 @@ def found_in(path: Path) -> list[Finding]:
     return findings(Facts(chunks([str(path)])))
 
 
+@pytest.mark.slow
 def test_tables_and_captures_give_the_same_findings() -> None:
     for path in CAPTURES[:3]:
         tables = read(path)

@@ -33,6 +33,7 @@ from tests.hosts import Recorded, by_host, recorded, servers_of, without_listing
 
 SLOWER = 120
 # An external program's requests contradict each other on purpose.
+pytestmark = pytest.mark.slow
 REAL = [path for path in CAPTURES if not name_of(path).startswith("external")]
 few = drawn(3, 15)
 fewer = drawn(2, 10)
@@ -68,7 +69,6 @@ def thirds(begin_ns: int, end_ns: int) -> tuple[int, int]:
     return begin_ns // 1000 + third, begin_ns // 1000 + 2 * third
 
 
-@pytest.mark.slow
 @few
 @given(some_captures, some_part)
 @example(next(path for path in REAL if name_of(path) == "ibp-3.9-a-cut"), 0.953)
@@ -89,7 +89,6 @@ def test_a_capture_that_begins_later_says_nothing_new_and_loses_nothing(path: Pa
         assert list(lost_in(said, every, begin // 1000 + 2 * SECOND_US, 1 << 62)) == []
 
 
-@pytest.mark.slow
 @few
 @given(some_captures, some_part)
 @example(next(path for path in REAL if name_of(path) == "ibp-3.9-a"), 0.15972)  # amid a reassignment
@@ -116,7 +115,6 @@ def test_a_deletion_that_began_before_a_capture_accuses_no_broker_of_not_accepti
     assert len(texts) == 3
 
 
-@pytest.mark.slow
 def test_a_holder_that_accepts_no_deletion_in_the_capture_is_named() -> None:
     with TemporaryDirectory() as directory:
         (path,) = write_captures(fleet_of(902, ("stray-replica", "deletion-waiting")), Path(directory)).files
@@ -140,7 +138,6 @@ def planted(seed: int) -> tuple[Window, Said]:
     return window, said
 
 
-@pytest.mark.slow
 @fewer
 @given(st.sampled_from(sorted(FLEETS)), some_part, st.booleans())
 @example(910, 0.82, True)
@@ -176,7 +173,6 @@ def test_slower_time_changes_no_answer_but_times(path: Path) -> None:
         assert said.facts[surface].keys() == every.facts[surface].keys(), surface
 
 
-@pytest.mark.slow
 def test_a_controlled_shutdown_is_one_however_long_it_takes() -> None:
     window, every = whole(next(path for path in REAL if name_of(path) == "ibp-2.8-a"))
     said = said_of_window(window.slower(1200))
@@ -185,7 +181,6 @@ def test_a_controlled_shutdown_is_one_however_long_it_takes() -> None:
     assert {fact[2] for fact in every.facts["left"]} >= {"a controlled shutdown"}
 
 
-@pytest.mark.slow
 @few
 @given(some_captures, st.integers(0, 1 << 32))
 @example(next(path for path in REAL if path.name == "ibp-2.4-IV0-a.pcap.gz"), 2951442)  # an update is lost
@@ -209,7 +204,6 @@ def test_a_request_of_which_bytes_are_missing_shows_no_registration_in_another_m
     assert found == [(65, "ZooKeeper"), (8, "KRaft")]
 
 
-@pytest.mark.slow
 @fewer
 @given(
     st.sampled_from([path for path in REAL if "lossy" not in path.name]),
@@ -233,7 +227,6 @@ def test_captures_of_each_host_say_what_one_says_whatever_their_clocks_say(path:
     assert events == every.facts["events"].keys()
 
 
-@pytest.mark.slow
 @fewer
 @given(some_captures)
 def test_brokers_that_advertise_names_are_the_same_or_unknown(path: Path) -> None:
@@ -252,7 +245,6 @@ def test_brokers_that_advertise_names_are_the_same_or_unknown(path: Path) -> Non
             )
 
 
-@pytest.mark.slow
 @fewer
 @given(st.sampled_from(["ibp-2.8-a", "ibp-2.4-IV1-a", "ibp-1.0-a"]))
 def test_another_clusters_traffic_changes_no_answer(name: str) -> None:
@@ -289,7 +281,6 @@ def test_a_filtered_answer_is_a_part_of_the_answer(path: Path) -> None:
                     assert answer == [row for row in rows if row[column] == values[0]], (question, column)
 
 
-@pytest.mark.slow
 @few
 @given(some_captures, some_part)
 @example(next(path for path in CAPTURES if path.name == "ibp-2.4-IV1-a.pcap.gz"), 0.01)

@@ -175,7 +175,7 @@ def test_a_window_on_a_fleet_accuses_nobody_else_and_finds_its_faults(seed: int,
     [
         (15970, {5}),  # of a broker that was the controller before, then another
         (15970, {1}),
-        (859947, {2, 3, 7}),  # KRaft's controller has a host of its own
+        pytest.param(859947, {2, 3, 7}, marks=pytest.mark.slow),  # KRaft's controller has a host of its own
     ],
 )
 def test_captures_of_some_hosts_accuse_no_broker_of_another(seed: int, hosts: set[int], tmp_path: Path) -> None:

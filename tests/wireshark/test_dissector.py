@@ -225,6 +225,7 @@ def test_no_control_message_of_the_newest_versions_is_malformed(script: Path, tm
     assert tshark(script, capture, "-Y", "kproto && (kproto.malformed || _ws.malformed)") == ""
 
 
+@pytest.mark.slow
 def test_a_filter_by_leader_epoch_finds_the_requests_that_carry_it(script: Path, tmp_path: Path) -> None:
     source = DATA / "captures" / "ibp-3.9-a.pcap.gz"
     found = tshark(
@@ -241,6 +242,7 @@ def test_a_filter_by_leader_epoch_finds_the_requests_that_carry_it(script: Path,
     assert len([each for line in found.split() for each in line.split(",")]) >= len(expected) > 0
 
 
+@pytest.mark.slow
 def test_requests_and_responses_name_each_other(script: Path, tmp_path: Path) -> None:
     capture = unpacked(DATA / "captures" / "ibp-3.9-a.pcap.gz", tmp_path)
     rows = fields_of(script, capture, "kproto.request_in", "frame.number", "kproto.request_in", "kproto.latency")
@@ -251,6 +253,7 @@ def test_requests_and_responses_name_each_other(script: Path, tmp_path: Path) ->
         assert 0 < float(latency) < 60
 
 
+@pytest.mark.slow
 def test_a_refusal_is_an_expert_warning_with_kafkas_name(script: Path, tmp_path: Path) -> None:
     capture = unpacked(DATA / "captures" / "external-controller-a.pcap.gz", tmp_path)
     assert "LeaderAndIsr" in tshark(script, capture, "-Y", "kproto.refused")
@@ -319,6 +322,7 @@ def test_the_command_prints_the_dissector() -> None:
     assert CliRunner().invoke(command, []).output == dissector()
 
 
+@pytest.mark.slow
 def test_the_page_shows_what_tshark_prints(script: Path, tmp_path: Path) -> None:
     page = (DATA.parents[1] / "docs" / "wireshark.md").read_text(encoding="utf-8")
     of_requests, of_records = (block.partition("```")[0].splitlines() for block in page.split("```console\n")[1:])

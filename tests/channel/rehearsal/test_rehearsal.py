@@ -226,6 +226,7 @@ def test_wrong_use_is_refused_and_sends_nothing(cluster: EmbeddedCluster, contro
         (lambda: controller.mark_dead("9"), BrokerNotAvailable, "no broker '9'; there are"),
         (lambda: controller.announce(9), BrokerNotAvailable, "no broker 9"),
         (lambda: controller.create_topic("t"), ValueError, "topic t exists already"),
+        (lambda: controller.create_topic(""), ValueError, "'' is none: a topic's name has 1 to 249"),
         (lambda: controller.create_topic("u", partitions=0), ValueError, "0 partitions of 1 replicas"),
         (lambda: controller.create_topic("u", assignment=[]), ValueError, "no partition"),
         (lambda: controller.create_topic("u", assignment=[[0, 0]]), ValueError, "each broker once"),
