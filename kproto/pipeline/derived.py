@@ -24,13 +24,14 @@ from kproto.verdicts.stale import EPOCH_COLUMNS, STALE_COLUMNS, STALE_REQUESTS, 
 from kproto.verdicts.states import BEING_DELETED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from kproto.tables.places import Place
     from kproto.tables.resolved import Resolution
     from kproto.verdicts.derived import Derived
+    from kproto.verdicts.epochs import Epochs
 
 _OF_STATES: Final = (
     "changes", "leadership", "isr_events", "stale_requests", "spans", "partition_states_by_broker",
@@ -196,8 +197,12 @@ def _stale_requests(requests: DataFrame) -> DataFrame:
     found = known.agg(F.min(micros).alias("first"), F.max(micros).alias("last")).toArrow()
     epochs = epochs_by_cluster(found)
 
-    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = (row for batch in batches for row in stale_rows(pa.Table.from_batches([batch]), epochs))
-        yield from table_of(rows, STALE_REQUESTS).to_batches()
+    return requests.select(*STALE_COLUMNS).mapInArrow(
+        lambda batches: _stale(batches, epochs), spark_schema(STALE_REQUESTS)
+    )
 
-    return requests.select(*STALE_COLUMNS).mapInArrow(judge, spark_schema(STALE_REQUESTS))
+
+def _stale(batches: Iterable[pa.RecordBatch], epochs: Mapping[str, Epochs]) -> Iterator[pa.RecordBatch]:
+    """Yield those of each batch by themselves: a partition may hold more than memory does."""
+    for batch in batches:
+        yield from table_of(stale_rows(pa.Table.from_batches([batch]), epochs), STALE_REQUESTS).to_batches()

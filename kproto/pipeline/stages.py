@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kproto.capture.collector import CAPTURE_ENDED
 from kproto.pipeline.staging import StagedTables, read_bodies, read_staged
 from kproto.tables.arrays import BATCH_BYTES, rows_of, slices, with_column
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
@@ -59,9 +58,6 @@ CLAIMS: Final = pa.schema(
 """The bodies of a piece: whether a wanted frame has it, when the first broker accepted it (null: none), when and in
 which frame it was first sent, and where it is staged in this piece."""
 
-
-UNSETTLED: Final = "open"
-"""The first part of the names of files with requests of which another recording may tell more."""
 
 DROPPED: Final = "dropped"
 """The requests of a piece, by frame, that are not written: other rows tell as much of them."""
@@ -235,7 +231,7 @@ def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: F
         The task's files and figures; and the piece's ``CLAIMS``.
     """
     path = directory / f"task-{uuid.uuid4().hex}"
-    files, unsettled_files = TableFiles(path), TableFiles(path, UNSETTLED)
+    files = TableFiles(path)
     dropped = [batch["frame_id"] for batch in read_staged(place_of(piece) / DROPPED, DROPPED)]
     left_out = pa.concat_arrays(dropped) if dropped else pa.array([], pa.binary())
     figures = Figures(knowledge.seen)
@@ -246,13 +242,8 @@ def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: F
         tables = {name: pa.Table.from_batches([b]) for name, b in zip(_RELATED, batches, strict=True)}
         tables = {name: _with_connections(table, knowledge.connections) for name, table in tables.items()}
         tables = _with_brokers(without_requests(tables, left_out), knowledge.directory, filters)
-        requests = tables["requests"]
-        unsettled = requests.filter(unsettled_rows(requests))["frame_id"].combine_chunks()
-        for name, table in (tables if not len(unsettled) else without_requests(tables, unsettled)).items():
+        for name, table in tables.items():
             files.write(name, table)
-        if len(unsettled):
-            for name, table in without_requests(tables, unsettled, keep=True).items():
-                unsettled_files.write(name, table)
         addresses.update(rows_of(tables["requests"], NODE))
         accepted.append(figures.add(tables))
         kept.update(pc.unique(tables["frames"]["body_id"]).drop_null().to_pylist())
@@ -265,20 +256,13 @@ def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: F
     for name, column in columns.items():
         claims = with_column(claims, name, column)
     figures.forget_epochs()
-    written = files.close() | unsettled_files.close()
-    made = TaskOutput(figures, {str(path): written}, claims=claims.num_rows, addresses=addresses)
-    made.spans = files.spans | unsettled_files.spans
+    made = TaskOutput(figures, {str(path): files.close()}, claims=claims.num_rows, addresses=addresses)
+    made.spans = files.spans
     return made, claims
 
 
-def unsettled_rows(requests: pa.Table) -> pa.Array:
-    """Which requests another recording may tell more of: those that are not whole, or whose response may come later."""
-    ended = pc.fill_null(pc.equal(requests["unmatched_reason"], CAPTURE_ENDED), False)
-    return pc.or_(ended, pc.is_null(requests["body_id"]))
-
-
-def without_requests(tables: Mapping[str, pa.Table], ids: pa.Array, *, keep: bool = False) -> dict[str, pa.Table]:
-    """Return the related tables without some requests and all that belongs to them; or with them alone.
+def without_requests(tables: Mapping[str, pa.Table], ids: pa.Array) -> dict[str, pa.Table]:
+    """Return the related tables without some requests and all that belongs to them.
 
     A response of theirs that answers another request too belongs to that one.
     """
@@ -290,11 +274,10 @@ def without_requests(tables: Mapping[str, pa.Table], ids: pa.Array, *, keep: boo
     of_others = requests.filter(pc.invert(theirs))["response_frame_id"].combine_chunks()
     answers = answers.filter(pc.invert(pc.is_in(answers, value_set=of_others)))
     of_frames = pa.concat_arrays([ids, answers])
-    found = {}
-    for name, table in tables.items():
-        mask = pc.is_in(table["frame_id"], value_set=of_frames if name == "frames" else ids)
-        found[name] = table.filter(mask if keep else pc.invert(mask))
-    return found
+    return {
+        name: table.filter(pc.invert(pc.is_in(table["frame_id"], value_set=of_frames if name == "frames" else ids)))
+        for name, table in tables.items()
+    }
 
 
 def _with_connections(table: pa.Table, connections: Mapping[bytes, bytes]) -> pa.Table:

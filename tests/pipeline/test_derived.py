@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from table_truth import CAPTURES, Analyzed, name_of
@@ -22,10 +23,12 @@ from kproto.pipeline import (
     states_of,
     verdicts_of,
 )
+from kproto.pipeline.derived import _stale
 from kproto.pipeline.parquet import spark_schema
 from kproto.query import ask_sql, open_tables
 from kproto.tables import read
 from kproto.verdicts.derived import VIEWS
+from kproto.verdicts.stale import STALE_COLUMNS, epochs_by_cluster, epochs_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,6 +80,20 @@ def test_frames_become_verdicts_where_they_are_wanted(spark: SparkSession, tmp_p
     states.unpersist()
     with pytest.raises(ConfigurationError, match="no table 'propagation'; try changes, leadership"):
         verdicts_of("propagation", requests, states)
+
+
+def test_stale_requests_are_judged_batch_by_batch() -> None:
+    """A partition of Spark's may hold more of them than memory does."""
+    requests = read(str(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-a")))["requests"]
+    regressed = requests.set_column(
+        requests.column_names.index("controller_epoch"), "controller_epoch", pa.array([0] * len(requests), pa.int32())
+    )
+    (batch,) = regressed.select(STALE_COLUMNS).combine_chunks().to_batches()
+    pulled: list[int] = []
+    batches = (pulled.append(n) or batch for n in range(3))  # type: ignore[func-returns-value]
+    found = _stale(batches, epochs_by_cluster(epochs_in([requests])))
+    assert next(found).num_rows
+    assert len(pulled) == 1
 
 
 def test_what_a_notebook_does_first(spark: SparkSession, tmp_path: Path) -> None:

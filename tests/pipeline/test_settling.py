@@ -91,4 +91,3 @@ def test_of_requests_that_are_taken_out_alone_a_shared_response_stays_with_the_o
     tables = {"requests": SHARED, "frames": frames(SHARED)}
     ids = pa.array([b"a"], pa.binary())
     assert without_requests(tables, ids)["frames"]["frame_id"].to_pylist() == [b"b", b"f"]
-    assert without_requests(tables, ids, keep=True)["frames"]["frame_id"].to_pylist() == [b"a"]
