@@ -1,6 +1,7 @@
 cimport cython
 from cpython.array cimport array
-from kproto.logs.state_lines cimport StateLog
+from kproto.logs.state_lines cimport LoggedRequest, StateLog
+from kproto.logs.times cimport LogClock
 
 
 cdef class _Streams:
@@ -30,9 +31,10 @@ cdef class SeenLines:
 cdef class LogReader:
     cdef public str file
     cdef public object time_ns, summary
-    cdef object _capture, _wanted, _clock, _streams, _lines, _unwrapper, _numbered_ns
+    cdef object _capture, _wanted, _streams, _lines, _unwrapper, _numbered_ns
     cdef object _controller_epoch, _held
     cdef SeenLines _seen
+    cdef LogClock _clock
     cdef StateLog _states
     cdef bytes _stamp
     cdef long long _stamp_ns
@@ -51,6 +53,13 @@ cdef class LogReader:
 
     @cython.locals(stamp=bytes)
     cdef bint _plain_state(self, bytes line, Py_ssize_t at, offset, length, list events) except -1
+
+    @cython.locals(request=LoggedRequest, streams=_Streams)
+    cdef _give_logged(self, list events)
+    cdef _number(self, LoggedRequest request)
+    cdef _connection(self, name, tuple ends, time_ns)
+    cdef _pair(self, _Streams streams, tuple times, tuple names, tuple asked, tuple answered, str missing, list events)
+    cdef _frame(self, _Streams streams, str direction, time_ns, tuple half, tuple names)
 
 
 cdef bint _ends_with_logger(bytes line) except -1

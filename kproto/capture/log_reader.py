@@ -82,10 +82,10 @@ _LONGEST_CUT: Final = 1 << 20
 """The longest line that is put together of the parts into which a mail client or a terminal broke it."""
 
 _OF_STATES: Final = re.compile(
-    rb"ached leader info |eceived (?:LeaderAndIsr|StopReplica) request "
-    rb"|\] Partition \S+ state changed to \(| to OnlinePartition with state LeaderAndIsr\("
-    rb"|\[Broker id=\d{1,10}\] (?:Leader|Follower) |[ \[(<](?:\.\.\.|\xe2\x80\xa6)[ \])>]"
-    rb"|[\[(<](?:snip|cut|omitted|truncated|elided)[^\])>]{0,40}[\])>]"
+    rb"[ae \[\](<](?:ched leader info |ceived (?:LeaderAndIsr|StopReplica) request "
+    rb"| Partition \S+ state changed to \(|to OnlinePartition with state LeaderAndIsr\("
+    rb"|Broker id=\d{1,10}\] (?:Leader|Follower) |(?<=[ \[(<])(?:\.\.\.|\xe2\x80\xa6)[ \])>]"
+    rb"|(?<=[\[(<])(?:snip|cut|omitted|truncated|elided)[^\])>]{0,40}[\])>])"
 )
 """How lines begin that tell of a partition's state, and what programs put for the middle of a line."""
 

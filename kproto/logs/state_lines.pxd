@@ -8,6 +8,8 @@ cdef class LoggedRequest:
     cdef public list errors, live_brokers
     cdef public bint answered, detailed, of_kraft
     cpdef bint is_one(self, object api_key, object controller_id, object correlation_id) except -1
+    cpdef add(self, bytes topic, state)
+    cpdef mark(self)
 
 
 cdef class StateLog:
@@ -24,5 +26,17 @@ cdef class StateLog:
         self, object api_key, object broker, object controller, object epoch, object correlation, object time_ns
     )
 
-    @cython.locals(begin=Py_ssize_t, end=Py_ssize_t)
+    cdef bint _decided(self, controller, epoch, bytes rest, time_ns) except -1
+    cdef bint _happened(self, controller, bytes begin, bytes rest, time_ns) except -1
+
+    @cython.locals(request=LoggedRequest)
+    cdef _decision(self, controller, epoch, time_ns, list live, bytes topic=*, state=*)
+
+    @cython.locals(kind=cython.int, begin=Py_ssize_t, end=Py_ssize_t)
     cpdef bint line(self, bytes text, Py_ssize_t at, object time_ns) except -1
+
+
+cdef str _name(bytes topic)
+cdef list _ids(bytes text)
+cdef tuple _topic_partition(bytes text)
+cdef _published(number, controller_epoch, leader, leader_epoch, list isr, partition_epoch, list replicas, offline=*)

@@ -456,22 +456,20 @@ class StateLog:
         Returns:
             Whether it is a line that is known; one that is cut is not.
         """
-        begin = text.find(b"=", at) + 1
+        kind = text[at + 1]
+        begin = at + len(BROKER_MARK if kind == 66 else CONTROLLER_MARK if kind == 67 else DELETION_MARK)  # B, C
         end = text.find(b"]", begin)
         if time_ns != self._latest_ns:
             self._latest_ns = time_ns
             if self._closed:
                 self._give_closed()
-        if text[at + 1] == 66:  # B
+        if kind == 66:
             number = text[begin:end]
             handler = self._of_brokers.get(text[end + 2 : end + 5])
             if handler is None or not number.isdigit() or len(number) > 10:
                 return False
             return handler(int(number), text[end + 2 :], time_ns)
-        if text[at + 1] == 84:  # T
-            begin = at + len(DELETION_MARK)
-            end = text.find(b"]", begin)
-        elif text[at - 6 : at] == b"TRACE ":
+        if kind == 67 and text[at - 6 : at] == b"TRACE ":
             self._detailed = True
             return True  # what is decided stands at INFO and DEBUG
         if text[at - 5 : at] != b"INFO " and not self._detailed:
@@ -487,7 +485,7 @@ class StateLog:
             if len(self._writers) > 1000:
                 self._writers.clear()
             self._writers[name] = writer
-        return self._decided(*writer, text[end + 1 :].lstrip(b", :"), time_ns)
+        return self._decided(writer[0], writer[1], text[end + 1 :].lstrip(b", :"), time_ns)
 
     def end(self) -> None:
         """End the log: give what is open."""
@@ -598,8 +596,17 @@ class StateLog:
         topic, number = _topic_partition(partition)
         told = _ids(isr), _ids(replicas)
         _keep(self._told, partition, told)
-        numbers = int(controller_epoch), int(leader), int(leader_epoch)
-        request.add(topic, _published(number, *numbers, told[0], int(partition_epoch), told[1], _ids(offline)))
+        state = _published(
+            number,
+            int(controller_epoch),
+            int(leader),
+            int(leader_epoch),
+            told[0],
+            int(partition_epoch),
+            told[1],
+            _ids(offline),
+        )
+        request.add(topic, state)
         request.detailed = self._detailed = True
         return True
 
@@ -848,7 +855,7 @@ class StateLog:
         elif found := _BECAME.match(rest):
             self._epochs[controller] = int(found[1])
             self._leading = {controller}
-            self._decision(controller, int(found[1]), time_ns)
+            self._decision(controller, int(found[1]), time_ns, [])
             return True
         elif begin[:1] in b"BRr" and (found := _SERVES.match(rest)):
             self._epochs[controller] = int(found[1])
@@ -858,9 +865,9 @@ class StateLog:
             if known is not None and not self._tells_broker_epochs:
                 gone, live = _ids(found[1]), _ids(found[2] or found[3])
                 if gone and controller not in self._listing:  # they were alive until now
-                    self._decision(controller, known, time_ns - 1_000_000, live=sorted([*live, *gone]))
+                    self._decision(controller, known, time_ns - 1_000_000, sorted([*live, *gone]))
                 self._listing.add(controller)
-                self._decision(controller, known, time_ns, live=live)
+                self._decision(controller, known, time_ns, live)
             return True
         elif begin in (b"Initiali", b"Updated ") and (found := _BROKER_EPOCHS.match(rest)):
             self._tells_broker_epochs = True
@@ -893,7 +900,7 @@ class StateLog:
             int(partition_epoch),
             self._replicas.get(partition, UNKNOWN_IDS),
         )
-        self._decision(controller, known, time_ns, topic, state)
+        self._decision(controller, known, time_ns, [], topic, state)
         return True
 
     def _happened(self, controller: int, begin: bytes, rest: bytes, time_ns: int) -> bool:
@@ -913,7 +920,7 @@ class StateLog:
             topic, number = _topic_partition(found[1])
             self._event("reassignment taken up", controller, time_ns, topic=topic, partition=number)
         else:
-            return False
+            return begin == b"Controll"  # what it failed to do, and in old releases whom it elected
         return True
 
     def _event(
@@ -977,20 +984,14 @@ class StateLog:
             self._give(stop)
 
     def _decision(
-        self,
-        controller: int,
-        epoch: int,
-        time_ns: int,
-        topic: bytes = b"",
-        state: Any = None,
-        live: list[int] | None = None,
+        self, controller: int, epoch: int, time_ns: int, live: list[int], topic: bytes = b"", state: Any = None
     ) -> None:
         """Give a decision, as an update that the controller's own broker knows from now on."""
         self._dated(controller, time_ns, is_broker=False)
         request = LoggedRequest(ApiKey.UPDATE_METADATA, controller, controller, epoch, None, time_ns)
         if state is not None:
             request.add(topic, state)
-        request.live_brokers = live or []
+        request.live_brokers = live
         self._give(request)
 
 

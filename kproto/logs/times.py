@@ -312,7 +312,7 @@ class LogClock:
             self._minute_ns = self._utc_ns(Stamp(found[0].ns // (60 * _NS) * (60 * _NS), None))
             self._minute = line[:17]
         try:
-            return self._minute_ns + int(line[18:20]) * _NS + int(line[21:24]) * 1_000_000
+            return self._minute_ns + int(line[18:20] + line[21:24]) * 1_000_000
         except ValueError:
             return -1
 

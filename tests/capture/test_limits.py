@@ -51,7 +51,9 @@ def pieces(data: bytes, size: int = PIECE) -> Iterator[bytes]:
         yield data[at : at + size]
 
 
-COLLECTOR, PCAP = from_sources("kproto.capture", "collector", "pcap")
+(WRAPPERS,) = from_sources("kproto.logs", "wrappers")
+COLLECTOR, PCAP, LOGS = from_sources("kproto.capture", "collector", "pcap", "log_reader")
+LOGS.Lines, LOGS.Unwrapper = WRAPPERS.Lines, WRAPPERS.Unwrapper
 """Modules that are compiled too, as Python: no line of a compiled module can be counted."""
 
 
@@ -131,7 +133,7 @@ def collect(packets: list[make.Packet]) -> None:
 
 
 def log_of(line: bytes) -> None:
-    reader = LogReader(CaptureSummary(), capture="", apis=None)
+    reader = LOGS.LogReader(CaptureSummary(), capture="", apis=None)
     for piece in pieces(line, 4096):
         reader.feed(piece)
     reader.end()
