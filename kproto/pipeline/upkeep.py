@@ -117,7 +117,7 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
         borders = borders.filter(pc.greater_equal(borders["time_ns"], seen_ns))
         new.know("known_borders", borders, alone=True)
         new.beside -= {name for name in new.beside if name.startswith("edges-")} - set(borders["edges"].to_pylist())
-        clusters = set(KnownTable(stored, "known_places").distinct("cluster"))
+        clusters = KnownTable(stored, "known_recordings").distinct("cluster")
         marks = dict(stored.facts.get("watermarks", {}))
         marks |= {name: max(day, marks.get(name, day)) for name in clusters}
         after = new.publish(watermarks=marks).counts()

@@ -23,7 +23,7 @@ from kproto.capture.source import HEAD, LOGS, Source, check_begun, detect_format
 from kproto.capture.summary import CaptureSummary
 from kproto.capture.tail import Tail, TailError, has_context, is_plain, read_tail
 from kproto.errors import CaptureError, ConfigurationError
-from kproto.tables.arrays import plain_text
+from kproto.tables.arrays import plain_text, rows_of
 from kproto.tables.files import file_size, file_state, is_uri, open_file
 from kproto.tables.joining import edges_of
 from kproto.tables.known import KnownTable
@@ -174,11 +174,9 @@ class Known:
         self._by_name: dict[str, Name | None] = {}
         self._by_start: dict[tuple[str, int], list[Recording]] = {}
         self._start_bytes = set(self._recordings.distinct("start_bytes"))
-        self._places = KnownTable(stored, "known_places")
-        self._labels: dict[str, dict[tuple[str, str], None]] = {}
+        self._labels: dict[str, set[tuple[str, str]]] = {}
         self._taken: set[str] = set()
         self._changed: dict[str, Recording] = {}
-        self._labelled: set[str] = set()
         self._named: dict[str, Name] = {}
 
     @property
@@ -237,8 +235,8 @@ class Known:
         self._look_at({*places.values()})
         new = {place for place in places.values() if not any(of == cluster for of, _label in self._labels[place])}
         labels = {label for place in new for label in _labels_of(place, cluster)}
-        rows = self._places.rows(labels, "capture").to_pylist() if capture_point is None else []
-        self._taken.update(row["capture"] for row in rows)
+        if capture_point is None:
+            self._taken.update(self._recordings.rows(labels, "capture")["capture"].to_pylist())
         found: list[PartToRead] = []
         for file in files:
             named = self._by_name[file]
@@ -249,10 +247,8 @@ class Known:
                 known = Recording(uuid.uuid4().hex, label, cluster, places[file])
                 self._add(known)
                 self._changed[known.id] = known
-                if (cluster, label) not in self._labels[known.place]:
-                    self._labels[known.place][cluster, label] = None
-                    self._labelled.add(known.place)
-                    self._taken.add(label)
+                self._labels[known.place].add((cluster, label))
+                self._taken.add(label)
             state = file_state(file)
             if named != Name(known, state):
                 self._by_name[file] = self._named[file] = Name(known, state)
@@ -299,33 +295,26 @@ class Known:
         The default cluster and no capture point change nothing.
         """
         found: dict[tuple[str, str], tuple[str, str]] = {}
-        for file in files if (cluster, capture_point) != (DEFAULT_CLUSTER, None) else ():
-            named = self._by_name[file]
-            if named is None or named.recording.id not in self.held:
-                continue
-            known = named.recording
+        named = map(self._by_name.__getitem__, files if (cluster, capture_point) != (DEFAULT_CLUSTER, None) else ())
+        held = [each.recording for each in named if each is not None and each.recording.id in self.held]
+        self._look_at(known.place for known in held)
+        for known in held:
             former = known.cluster, known.capture
             own = known.cluster if cluster == DEFAULT_CLUSTER else cluster
             given = found.get(former) or (own, self.label_of(known.place, own, capture_point))
             if given != former:
                 found[former] = given
-        captures = {capture for _cluster, capture in found}
-        self._load("capture", captures)
+        self._load("capture", {capture for _cluster, capture in found})
         for each in self.recordings.values() if found else ():
             if (label := found.get((each.cluster, each.capture))) is not None:
                 each.cluster, each.capture = label
                 self._changed[each.id] = each
-        self._look_at(map(os.fsdecode, self._places.rows(captures, "capture")["place"].to_pylist()))
-        for place, labels in self._labels.items() if found else ():
-            if not found.keys().isdisjoint(labels):
-                self._labels[place] = dict.fromkeys(found.get(each, each) for each in labels)
-                self._labelled.add(place)
         return found
 
     def clusters_of(self, captures: Iterable[str]) -> dict[str, str]:
         """Return the clusters of labels of recordings."""
-        found = {row["capture"]: row["cluster"] for row in self._places.rows(captures, "capture").to_pylist()}
-        return found | {capture: cluster for labels in self._labels.values() for cluster, capture in labels}
+        self._load("capture", captures)
+        return {each.capture: each.cluster for each in self.recordings.values()}
 
     def label_of(self, place: str, cluster: str, capture_point: str | None) -> str:
         """Return the label of recordings of a place.
@@ -337,7 +326,7 @@ class Known:
         self._look_at([place])
         candidates = _labels_of(place, cluster)
         free = next((each for each in candidates if each not in self._taken), candidates[-1])
-        return next((label for of, label in self._labels[place] if of == cluster), free)
+        return min((label for of, label in self._labels[place] if of == cluster), default=free)
 
     def names_of(self, recordings: Iterable[str]) -> dict[str, set[str]]:
         """Return recordings' names without folders, as tables have them, and of each what recordings have or had it."""
@@ -365,21 +354,16 @@ class Known:
             }
             for name, each in self._named.items()
         ]  # fmt: skip
-        places = [
-            {"place": os.fsencode(place), "cluster": cluster, "capture": capture}
-            for place in self._labelled
-            for cluster, capture in self._labels[place]
-        ]
-        found = {"known_recordings": recordings, "known_names": names, "known_places": places}
+        found = {"known_recordings": recordings, "known_names": names}
         return {name: pa.Table.from_pylist(rows, KNOWN[name]) for name, rows in found.items()}
 
     def _look_at(self, places: Iterable[str]) -> None:
         """Look up which labels places have."""
         new = {place for place in places if place not in self._labels}
-        rows = self._places.rows(map(os.fsencode, new)).to_pylist() if new else []
-        self._labels |= {place: {} for place in new}
-        for row in rows:
-            self._labels[os.fsdecode(row["place"])][row["cluster"], row["capture"]] = None
+        rows = self._recordings.rows(map(os.fsencode, new), "place")
+        self._labels |= {place: set() for place in new}
+        for place, *label in set(rows_of(rows.drop_null(), ("place", "cluster", "capture"))):
+            self._labels[os.fsdecode(place)].add(tuple(label))
 
     def _load(self, column: str, values: Iterable[Any]) -> None:
         """Look recordings up that have one of some values in a column."""

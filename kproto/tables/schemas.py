@@ -411,7 +411,6 @@ KNOWN: Final = {
             ("time_ns", pa.int64()),
         ]
     ),
-    "known_places": pa.schema([("place", pa.binary()), ("cluster", pa.string()), ("capture", pa.string())]),
     "known_borders": pa.schema(
         [
             ("id", pa.string()), ("at", pa.binary()), ("back_at", pa.binary()), ("is_end", pa.bool_()),

@@ -61,9 +61,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             json.dumps({"lists": [], "listeners": [], "replicas": [], "addresses": [[name, "10.0.0.1", number]]})
         )
     rows = {name: sum(n for file, n in files.items() if file.startswith(f"{name}/")) for name in TABLES}
-    places = [{"place": name.encode(), "cluster": "default", "capture": name} for name in NAMES]
-    known = pa.Table.from_pylist(places, KNOWN["known_places"])
-    write_table(run / (file := "known_places/00000001-1.parquet"), "known_places", known)
+    recordings = [{"id": name, "cluster": "default", "capture": name} for name in NAMES]
+    known = pa.Table.from_pylist(recordings, KNOWN["known_recordings"])
+    write_table(run / (file := "known_recordings/00000001-1.parquet"), "known_recordings", known)
     files[file] = len(NAMES)
     manifest = {
         "schema": SCHEMA, "run": "kproto-runs/1", "tables": rows, "files": files, "base": "first",
@@ -173,7 +173,7 @@ def test_days_expire_with_all_that_no_later_request_needs(tables: Path) -> None:
         )
         for query in (dangling, needless, stateless):
             assert ask_sql(sql, query).rows == [(0,)]
-    assert set(KnownTable(current_tables(tables), "known_places").all()["capture"].to_pylist()) == set(NAMES)
+    assert set(KnownTable(current_tables(tables), "known_recordings").all()["capture"].to_pylist()) == set(NAMES)
     assert current_tables(tables).facts["watermarks"] == {"default": days(tables)[0]}
     assert sum(expire(OutputDirectory(tables), datetime(2000, 1, 1, tzinfo=UTC)).values()) == 0
 

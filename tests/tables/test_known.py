@@ -12,7 +12,7 @@ from kproto.tables.schemas import KNOWN
 from kproto.tables.stored import StoredTables
 from kproto.tables.writing import write_table
 
-NAME = "known_places"
+NAME = "known_batches"
 
 
 class Shelf:
@@ -33,41 +33,41 @@ class Shelf:
         self.written += rows.num_rows
 
 
-def places(*rows: tuple[bytes, str, str]) -> pa.Table:
+def batches(*rows: tuple[str, int, bytes]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(KNOWN[NAME].names, row, strict=True)) for row in rows], KNOWN[NAME])
 
 
-def values(table: pa.Table) -> list[tuple[bytes, str, str]]:
+def values(table: pa.Table) -> list[tuple[str, int, bytes]]:
     return sorted(tuple(row.values()) for row in table.to_pylist())
 
 
 @pytest.mark.parametrize("seed", few(range(5)))
 def test_the_newest_rows_of_a_key_count(seed: int, tmp_path: Path) -> None:
     chosen = random.Random(seed)
-    shelf, model = Shelf(tmp_path), dict[bytes, list[tuple[bytes, str, str]]]()
-    keys = [bytes([n]) for n in range(40)]
+    shelf, model = Shelf(tmp_path), dict[bytes, list[tuple[str, int, bytes]]]()
+    keys = [str(n) for n in range(40)]
     for _ in range(60):
         some = chosen.sample(keys, chosen.randint(1, 8))
         gone = [key for key in some if chosen.random() < 0.3]
         new = {
-            key: [(key, "a", str(chosen.randrange(9))) for _ in range(chosen.randint(1, 2))]
+            key: [(key, 1, b"%d" % chosen.randrange(9)) for _ in range(chosen.randint(1, 2))]
             for key in some
             if key not in gone
         }
         model |= new | {key: [] for key in gone}
-        shelf.add(pa.concat_tables([places(*(row for rows in new.values() for row in rows)), shelf.known.marks(gone)]))
+        shelf.add(pa.concat_tables([batches(*(row for rows in new.values() for row in rows)), shelf.known.marks(gone)]))
         asked = chosen.sample(keys, 5)
         assert values(shelf.known.rows(asked)) == sorted(row for key in asked for row in model.get(key, []))
-        label = str(chosen.randrange(9))
+        data = b"%d" % chosen.randrange(9)
         every = sorted(row for rows in model.values() for row in rows)
-        assert values(shelf.known.rows([label], "capture")) == [row for row in every if row[2] == label]
+        assert values(shelf.known.rows([data], "data")) == [row for row in every if row[2] == data]
         assert values(shelf.known.all()) == every
 
 
 def test_files_stay_few_and_rows_are_written_a_few_times(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     for run in range(200):
-        shelf.add(places(*(((run * 10 + n).to_bytes(4), "a", "b") for n in range(10))))
+        shelf.add(batches(*((str(run * 10 + n), 1, b"b") for n in range(10))))
     assert shelf.known.all().num_rows == 2000
     assert len(shelf.stored.rows) <= 9
     assert shelf.written <= 2000 * 9
@@ -76,11 +76,11 @@ def test_files_stay_few_and_rows_are_written_a_few_times(tmp_path: Path) -> None
 
 def test_without_tables_nothing_is_known() -> None:
     known = KnownTable(None, NAME)
-    assert (known.rows([b"a"]).num_rows, known.all().num_rows, known.distinct("cluster")) == (0, 0, [])
-    assert known.next_file("r") == "known_places/00000001-r.parquet"
+    assert (known.rows(["a"]).num_rows, known.all().num_rows, known.distinct("sent_in")) == (0, 0, [])
+    assert known.next_file("r") == "known_batches/00000001-r.parquet"
 
 
 def test_files_of_other_names_do_not_stop_a_run(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
-    shelf.stored.rows.update({"known_places/x.parquet": 0, "known_places/²²²²²²²²-1.parquet": 0})
-    assert shelf.known.next_file("r") == "known_places/00000001-r.parquet"
+    shelf.stored.rows.update({"known_batches/x.parquet": 0, "known_batches/²²²²²²²²-1.parquet": 0})
+    assert shelf.known.next_file("r") == "known_batches/00000001-r.parquet"
