@@ -27,7 +27,7 @@ STORIES = {
 WIDTHS = {"80": 80, "120": 120, "200": 200, "pipe": None}
 
 
-@pytest.mark.parametrize("width", few(WIDTHS, 2))
+@pytest.mark.parametrize("width", few(WIDTHS))
 @pytest.mark.parametrize("story", STORIES)
 def test_one_command_answers(story: str, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)

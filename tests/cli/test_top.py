@@ -24,6 +24,7 @@ from types import SimpleNamespace
 
 import pytest
 from commands import kproto_running, run_kproto, shown_until
+from conftest import few
 
 from kproto.api import api_name
 from kproto.capture import CaptureReader, CaptureSummary, exchanges
@@ -385,7 +386,7 @@ def test_each_capture_point_of_a_directory_is_followed_and_new_ones_too(
 # ---- on a terminal ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("columns", "lines"), [(80, 24), (200, 50)])
+@pytest.mark.parametrize(("columns", "lines"), few([(80, 24), (200, 50)]))
 def test_the_screen_fits_the_terminal(tmp_path: Path, data: bytes, columns: int, lines: int) -> None:
     path = tmp_path / "control.pcap"
     path.write_bytes(data)

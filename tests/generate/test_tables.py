@@ -53,11 +53,10 @@ def assert_tables(fleet: PlannedFleet, directory: Path, *, per_host: bool) -> No
             assert_rows(name, rows, wanted[name])
 
 
-FEW_PER_HOST = ("everything", "two brokers")
 CASES = [
     pytest.param(
         fleet, per_host, id=f"{name}, {'per host' if per_host else 'one capture'}",
-        marks=[pytest.mark.slow] * ("large" in name or (per_host and name not in FEW_PER_HOST)),
+        marks=[pytest.mark.slow] * ("large" in name or (per_host and name != "everything")),
     )
     for name, fleet in FLEETS.items()
     for per_host in (False, True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from commands import kproto_rows, run_kproto
+from conftest import few
 from state_runs import files_of, logs_of
 
 import kproto.tables
@@ -19,7 +20,7 @@ from kproto.tables.resolved import resolved_tables
 RUNS = ["kraft-3.9.1", "kraft-4.1.0"]
 
 
-@pytest.fixture(params=RUNS)
+@pytest.fixture(params=few(RUNS))
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[list[list[Any]], Path]:
     """Topic id, partition, leader epoch, partition epoch, leader and ISR of each record; the brokers' logs."""
     for name, data in logs_of(request.param, "INFO").items():

@@ -646,7 +646,7 @@ def _forms() -> dict[str, Callable[[list[Line]], str | bytes]]:
 FORMS: Final = _forms()
 
 
-EVERY_NTH: Final = 11
+EVERY_NTH: Final = 23
 """Which pairs of a form and a log are tried each time; the others are slow together."""
 
 

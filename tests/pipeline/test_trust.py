@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import DATA
+from conftest import DATA, few
 from packets import pcap, read_pcap
 from table_truth import store
 from tasks_here import TasksHere
@@ -340,7 +340,7 @@ def test_borders_that_kproto_does_not_write_are_lost(change: dict[str, Any]) -> 
     assert borders_of(changed) == ([], [])
 
 
-@pytest.mark.parametrize("name", KNOWN_OF_CAPTURES)
+@pytest.mark.parametrize("name", few(KNOWN_OF_CAPTURES, 2))
 @pytest.mark.parametrize("damage", [b"", b"no Parquet at all", pa.table({"a": [1]}), "wrong kinds"])
 def test_a_damaged_table_of_what_is_known_is_an_error_of_one_line(
     name: str, damage: Any, begun: tuple[Path, Path]

@@ -5,6 +5,7 @@ import tracemalloc
 import weakref
 
 import pytest
+from conftest import few
 from control_messages import broker, metadata_state, topic_id, update_metadata
 
 from channel.broker import metadata_cache
@@ -403,7 +404,7 @@ def test_an_update_above_the_budget_is_shared_as_long_as_a_broker_has_it_as_its_
     assert message() is None
 
 
-@pytest.mark.parametrize("kind", ["topics", "brokers", "endpoints", "partitions"])
+@pytest.mark.parametrize("kind", few(["topics", "brokers", "endpoints", "partitions"]))
 def test_what_is_kept_is_counted_as_it_is_decoded(kind):
     """Small structs on the wire are objects of a hundred bytes and more: bodies alone would be counted too low."""
     count = 20_000
@@ -439,7 +440,7 @@ HOSTILE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("kind", few(HOSTILE))
 def test_what_hostile_updates_leave_behind_is_bounded(kind):
     """Counted bytes after 16 different bodies of one kind: the budget of bodies, and the objects of the last update."""
     bodies = [codec.encode(HOSTILE[kind](i), 8) for i in range(16)]
