@@ -25,7 +25,7 @@ from .cutter import (
 )
 from .detection import FrameHeader, is_convincing, is_known_request, read_request_header, response_body_at
 from .fragments import Fragments
-from .link import ACK, endpoints, segment
+from .link import ACK, endpoints, reverse, segment
 from .model import GAP, WHOLE, Connection, Exchange, Frame
 from .payloads import PayloadStore
 from .reassembly import NEVER, UNKNOWN, Reassembler, advance
@@ -698,25 +698,26 @@ class Collector:
 
     def begun_before(self) -> list[tuple[Border, list[bytes]]]:
         """How Kafka connections that began before the recording stand as it begins, and their first segments there."""
-        found = []
+        strays: dict[bytes, list[tuple[int, Segment]]] = {}
+        for time_ns, each in self._reassembler.strays:
+            strays.setdefault(min(each.flow, reverse(each.flow)), []).append((time_ns, each))
+        begun: list[tuple[bytes, list[tuple[int, Segment]], bytes, bool]] = []
         for connection in (*self._begun, *self._conversations):
             segments = connection.begun if connection.begun is not None else connection.beginning
             if segments:
                 conversation = self._conversations.get(connection)
                 known = self._begun.get(connection) or (conversation and conversation.connection)
-                conn_id = known.conn_id if known else b""
-                first_ns, first = segments[0]
-                border = Border(first.flow, _sequences_of(first), first_ns, conn_id, connection.begun is not None)
-                border = border if first.flow == connection.flow else border.turned
-                found.append((border, [pack_segment(time_ns, each, connection.flow) for time_ns, each in segments]))
-        known_keys = {border.key for border, _segments in found}
-        strays: dict[bytes, tuple[Border, list[bytes]]] = {}
-        for time_ns, each in self._reassembler.strays:
-            border = Border(each.flow, _sequences_of(each), time_ns, is_sure=False)
-            if border.key not in known_keys:
-                border, packed = strays.setdefault(border.key, (border, []))
-                packed.append(pack_segment(time_ns, each, border.flow))
-        return [*found, *strays.values()]
+                ended = strays.pop(min(connection.flow, reverse(connection.flow)), [])
+                segments = [each for each in ended if each[0] <= segments[0][0]] + segments
+                begun.append((connection.flow, segments, known.conn_id if known else b"", connection.begun is not None))
+        begun += ((some[0][1].flow, some, b"", False) for some in strays.values())
+        found = []
+        for flow, segments, conn_id, is_sure in begun:
+            first_ns, first = segments[0]
+            border = Border(first.flow, _sequences_of(first), first_ns, conn_id, is_sure)
+            border = border if first.flow == flow else border.turned
+            found.append((border, [pack_segment(time_ns, each, flow) for time_ns, each in segments]))
+        return found
 
     def endings(self) -> list[Border]:
         """How connections stand now that may go on behind the recording."""

@@ -15,7 +15,7 @@ import pytest
 from conftest import few
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from packets import ETHERNET, UPDATE_METADATA_8, Packet, Talk, pcap, read_pcap, request, response
+from packets import ACK, ETHERNET, FIN, UPDATE_METADATA_8, Packet, Talk, pcap, read_pcap, request, response, tcp
 from state_runs import logs_of
 from table_truth import CAPTURES, name_of
 from tasks_here import TasksHere
@@ -372,12 +372,18 @@ def test_a_file_without_control_requests_is_excused_as_others_have_some(files: A
 
 
 def test_a_connection_counts_once_wherever_files_cut_it(tmp_path: Path) -> None:
-    """Where its first file has its opening alone, half a request, or a request that is believed for want of more."""
+    """Where its first file has its opening alone, half a request, or a request that is believed for want of more.
+
+    Or where the next begins with the end of one side, while the other has not heard of it and asks on.
+    """
     names = ["connections", "kafka_connections", "without_handshake", "unmatched_responses"]
     ask, said = (request(6, 8, n, UPDATE_METADATA_8) for n in (1, 2)), (response(6, 8, n, bytes(3)) for n in (1, 2))
     talk = Talk().open()
     for asked, answer in zip(ask, said, strict=True):
         talk.ask(asked, size=40).answer(answer, size=6)
+    talk.add(tcp(talk.server, talk.client, talk.answered, talk.sent, FIN | ACK))
+    talk.answered += 1
+    talk.ask(request(6, 8, 3, UPDATE_METADATA_8), size=40).reset()
     packets, other = talk.packets, Talk(client=("10.0.0.1", 50_001)).open().ask(request(6, 8, 1, UPDATE_METADATA_8))
     for cut in range(1, len(packets)):
         out = tmp_path / f"tables-{cut}"
