@@ -11,7 +11,8 @@ class Truth(NamedTuple):
     """What the dump says.
 
     Attributes:
-        leaders: For each partition its leaders in turn: leader, leader epoch, quorum epoch, from, until.
+        leaders: For each partition its leaders in turn: leader, leader epoch, quorum epoch, from, until; the third is
+            None of those that were taken over from ZooKeeper.
         isrs: For each partition its distinct in-sync replicas in turn, with when each began.
         starts: The processes of each broker: broker epoch and when it registered.
         controllers: Epoch, node id and when it wrote that it leads; the node id is None where the dump lacks it.
@@ -35,6 +36,7 @@ def folded(rows: Iterable[dict[str, Any]]) -> Truth:
     seen: dict[int, str] = {}
     waiting: list[dict[str, Any]] | None = None
     ordered = []
+    takes_over = False
     for row in rows:
         kind = row["type"]
         if kind == "BEGIN_TRANSACTION_RECORD":
@@ -52,6 +54,8 @@ def folded(rows: Iterable[dict[str, Any]]) -> Truth:
         kind, data, at = row["type"], row.get("data") or {}, row["time_ms"]
         if kind in ("LeaderChange", "LEADER_CHANGE"):
             made.controllers.append((row["epoch"], data.get("leaderId"), at))
+        elif kind == "ZK_MIGRATION_STATE_RECORD":
+            takes_over = data["zkMigrationState"] == 2
         elif kind == "TOPIC_RECORD":
             names[data["topicId"]] = data["name"]
         elif kind == "REMOVE_TOPIC_RECORD":
@@ -69,7 +73,8 @@ def folded(rows: Iterable[dict[str, Any]]) -> Truth:
             key = names[data["topicId"]], data["topicId"], data["partitionId"]
             if kind == "PARTITION_RECORD":
                 state = held[key] = {**data, "recovery": data.get("leaderRecoveryState", 0)}
-                made.leaders[key] = [[state["leader"], state["leaderEpoch"], row["epoch"], at, None]]
+                epoch = None if takes_over else row["epoch"]
+                made.leaders[key] = [[state["leader"], state["leaderEpoch"], epoch, at, None]]
                 made.isrs[key] = [(frozenset(state["isr"]), at)]
                 continue
             state = held[key]

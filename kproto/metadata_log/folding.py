@@ -35,6 +35,7 @@ from kproto.metadata_log.records import (
     TopicRecord,
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
+    ZkMigrationStateRecord,
 )
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class FoldedState:
         state: The state; None: its topic was deleted.
         former: The state before; None: there was none, or it is not known.
         offset: The offset of the record that made it; -1: a snapshot.
+        is_decided: Whether this epoch's controller chose its leader, or an earlier state tells of it; not so in a
+            snapshot, in what is taken over from ZooKeeper, and where the log begins after the election.
     """
 
     topic: str | None
@@ -63,6 +66,7 @@ class FoldedState:
     state: FoldedPartition | None
     former: FoldedPartition | None
     offset: int
+    is_decided: bool = False
 
     @property
     def is_unclean(self) -> bool:
@@ -340,12 +344,12 @@ class LogFold:
             has_brokers = self._take(found, each) or has_brokers
         found.is_idle = is_idle
         self._has_brokers = self._has_brokers or not batch.base_offset
-        if has_brokers and self._has_brokers:
+        if has_brokers and self._has_brokers and not made.image.takes_over:
             self._list_live(found)
         made.batches.append(found)
 
     def _take(self, holder: FoldedBatch, each: LogRecord) -> bool:
-        """Fold a record that holds; return whether it is a broker's."""
+        """Fold a record that holds; return whether it tells of who lives."""
         if self._took_effect is not None:
             self._took_effect(holder, each)
         if each.record is not None and not each.is_control:
@@ -354,9 +358,12 @@ class LogFold:
         return self._told(each, holder.begin_offset)
 
     def _state(self, change: PartitionFold, offset: int) -> FoldedState:
+        former = change.former
+        is_older = former is not None and former.leader_epoch is None and not _names_leader(change.record)
         made = FoldedState(
-            self._names.get(change.topic_id), change.topic_id, change.partition, change.state, change.former, offset
-        )
+            self._names.get(change.topic_id), change.topic_id, change.partition, change.state, former, offset,
+            not self._made.image.takes_over and not is_older,
+        )  # fmt: skip
         key = change.topic_id, change.partition
         if change.state is not None and None in change.state:
             self._pending.setdefault(key, []).append((made, change.record))
@@ -425,7 +432,7 @@ class LogFold:
                 return is_last
             whole = _filled(state, after)
             made.state, is_last = whole, True
-            names_leader = record.leader != SAME_LEADER
+            names_leader = _names_leader(record)
             before = whole._replace(
                 leader=None if names_leader else whole.leader,
                 leader_epoch=None if whole.leader_epoch is None else whole.leader_epoch - names_leader,
@@ -447,7 +454,7 @@ class LogFold:
     # ---- brokers and the quorum
 
     def _told(self, each: LogRecord, batch_offset: int = -1) -> bool:
-        """Note what a record says of names, nodes and brokers, at offset -1 in a snapshot; whether it is a broker's."""
+        """Note what a record says of names, nodes and brokers, at offset -1 in a snapshot; whether of who lives."""
         record = each.record
         if isinstance(record, RegisterBrokerRecord):
             self._registered(record, each, batch_offset)
@@ -480,7 +487,7 @@ class LogFold:
                 self._takes_part(record.controller_id, "RegisterController", each.offset, each.time_ms)
             elif isinstance(record, KRaftVotersRecord):
                 self._vote(record.voters, "VotersRecord", each)
-            return False
+            return isinstance(record, ZkMigrationStateRecord)  # ZooKeeper's brokers live all along
         return True
 
     def _registered(self, record: RegisterBrokerRecord, each: LogRecord, batch_offset: int) -> None:
@@ -573,6 +580,11 @@ class LogFold:
         for former, later in pairwise(ordered):
             former.until_ms = later.from_ms if former.until_ms is None else former.until_ms
         self._made.epochs = ordered
+
+
+def _names_leader(record: MetadataRecord) -> bool:
+    """Whether a partition's record elects a leader."""
+    return not isinstance(record, PartitionChangeRecord) or record.leader != SAME_LEADER
 
 
 def is_whole(state: FoldedState) -> bool:

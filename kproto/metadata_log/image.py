@@ -18,6 +18,7 @@ from kproto.metadata_log.records import (
     RemoveTopicRecord,
     TopicRecord,
     UnknownRecord,
+    ZkMigrationStateRecord,
 )
 
 if TYPE_CHECKING:
@@ -86,9 +87,11 @@ class Image:
     Attributes:
         topics: By topic id.
         unknown: How many records of each (type, version) were passed over.
+        takes_over: Whether partitions that come now are ZooKeeper's: its controllers made and led them.
     """
 
     def __init__(self) -> None:
+        self.takes_over = False
         self.topics: dict[bytes, Topic] = {}
         self.unknown: dict[tuple[int, int], int] = {}
 
@@ -105,6 +108,8 @@ class Image:
             self._topic(record.topic_id).name = record.name
         elif isinstance(record, ClearElrRecord):
             self._clear_elr(record.topic_name)
+        elif isinstance(record, ZkMigrationStateRecord):
+            self.takes_over = record.zk_migration_state == _PRE_MIGRATION
         elif isinstance(record, UnknownRecord):
             key = record.record_type, record.version
             self.unknown[key] = self.unknown.get(key, 0) + 1
@@ -176,4 +181,5 @@ def _next(epoch: int) -> int:
     return epoch + 1 if epoch < _LARGEST_EPOCH else -_LARGEST_EPOCH - 1
 
 
+_PRE_MIGRATION = 2
 _LARGEST_EPOCH = (1 << 31) - 1

@@ -31,7 +31,7 @@ _S: Final = 1_000_000_000
 _PAUSE_NS: Final = _S
 """Nodes of the quorum fetch twice a second: a longer time without any answer is one without a leader."""
 _THINNED_NS: Final = 10 * _S
-"""Of a replica's fetches one in this time is kept, and the last."""
+"""Of a replica's fetches one in this time is kept, the first after a silence, and the last."""
 _SILENCE_NS: Final = 3 * _S
 """After this time without a fetch or vote a node was silent."""
 _ASKING_NS: Final = 5 * _S
@@ -210,7 +210,8 @@ class QuorumTraffic:
                 self._note(self._served.setdefault(asked.current_leader_epoch, []), answer_ns, _PAUSE_NS)
                 position = max(asked.fetch_offset, answer.high_watermark)
                 fetches = self.fetches.setdefault(node_id, [])
-                if len(fetches) > 1 and time_ns - fetches[-2].time_ns < _THINNED_NS:
+                is_back = fetches and fetches[-1].time_ns == self._heard[node_id][-1].first_ns
+                if len(fetches) > 1 and time_ns - fetches[-2].time_ns < _THINNED_NS and not is_back:
                     fetches.pop()
                 fetches.append(ReplicaFetch(time_ns, asked.fetch_offset, position))
                 return
@@ -305,8 +306,11 @@ class QuorumTraffic:
                 began, last = asked[0].first_ns, max(one.last_ns for one in asked)
                 is_last = asked is stretches[-1]
                 ended = last if not is_last or (until is not None and until - last > _ASKING_NS) else until
+                began = span.last_ns if began - span.last_ns <= _ASKING_NS else began
+                if max(last, ended or self.last_seen_ns) - began <= _PAUSE_NS:
+                    continue  # a fetch may wait as long for its answer
                 yield Outage(
-                    span.last_ns if began - span.last_ns <= _ASKING_NS else began,
+                    began,
                     ended,
                     last,
                     sum(one.count for one in asked if one.api_key == ApiKey.VOTE),

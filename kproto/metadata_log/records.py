@@ -394,7 +394,7 @@ class NoOpRecord(MetadataRecord, record_type=20):
 
 
 class ZkMigrationStateRecord(MetadataRecord, record_type=21):
-    """The state of a migration: 0 none, 1 pre-migration, 2 migration, 3 post-migration, 4 ZooKeeper's metadata left."""
+    """The state of a migration: 0 none, 2 ZooKeeper's metadata is taken over, 1 it was, 3 finished."""
 
     zk_migration_state: int = Int8
 

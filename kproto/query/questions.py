@@ -79,12 +79,12 @@ _NEW: Final = """
         SELECT DISTINCT c.cluster, c.topic, c.partition FROM changes c
         WHERE leader_epoch = 0 AND partition_epoch = 0 AND (cluster, topic, partition) IN (
             SELECT (q.cluster, topic, partition) FROM partition_states s JOIN requests q USING (body_id)
-            WHERE q.api_key = 4 AND leader_epoch = 0 AND partition_epoch = 0 AND coalesce(is_new, true)
+            WHERE q.api_key IN (1, 4) AND leader_epoch = 0 AND partition_epoch = 0 AND coalesce(is_new, true)
               AND coalesce(type, 0) <> 2
         )"""
-"""SQL of the partitions that were created. The first state has epochs of 0 and LeaderAndIsr calls it new, as all but
-version 0 do: a broker that comes back is told first states of old ones too, and in a migration KRaft's controller calls
-all partitions of a broker new in its full requests."""
+"""SQL of the partitions that were created. The first state has epochs of 0; KRaft's log calls it new, or LeaderAndIsr,
+as all but version 0 do: a broker that comes back is told first states of old ones too, and in a migration KRaft's
+controller calls all partitions of a broker new in its full requests."""
 
 _DIFF: Final = """
     WITH asked AS (

@@ -286,7 +286,8 @@ class _Rows:
 
     def _state(self, batch: FoldedBatch, state: FoldedState) -> None:
         known = state.state
-        epoch = -1 if batch.epoch is None else batch.epoch
+        epoch = batch.epoch if state.is_decided else None
+        epoch = -1 if epoch is None else epoch
         topic = plain_text(state.topic or "")
         if known is None:
             self.large["partition_states"].add(
@@ -297,7 +298,7 @@ class _Rows:
         recovering = None if known.recovering is None else int(known.recovering)
         self.large["partition_states"].add(
             batch.batch_id, topic, state.topic_id, state.partition, epoch,
-            state.former is None and batch.snapshot is None, known.leader, known.leader_epoch, known.partition_epoch,
+            state.former is None and state.is_decided, known.leader, known.leader_epoch, known.partition_epoch,
             known.isr, known.replicas or (), known.adding, known.removing, recovering, known.elr, state.is_unclean,
         )  # fmt: skip
 

@@ -76,7 +76,8 @@ _LEADERSHIP: Final = Derived(
         )) AS valid_from
         FROM reigns
     )
-    SELECT {_LIFE}, leader, leader_epoch, CASE WHEN NOT may_be_older THEN controller_epoch END AS controller_epoch,
+    SELECT {_LIFE}, leader, leader_epoch,
+           CASE WHEN NOT may_be_older AND controller_epoch >= 0 THEN controller_epoch END AS controller_epoch,
            controller_id, valid_from,
            coalesce(lead(valid_from) OVER (PARTITION BY {_LIFE} ORDER BY leader_epoch, ts), deleted_ts) AS valid_to,
            changes_seen
@@ -93,7 +94,9 @@ _ISR_EVENTS: Final = Derived(
         column("removed", INTS, "Brokers that left the ISR."),
         column("added", INTS, "Brokers that came into the ISR."),
         column("isr_size", pa.int32(), "Brokers in the new ISR."),
-        column("under_replicated", pa.bool_(), "Whether the new ISR lacks an assigned replica."),
+        column(
+            "under_replicated", pa.bool_(), "Whether the new ISR lacks an assigned replica; null: those are unknown."
+        ),
         column("leader", pa.int32(), "Leader then; -1 none."),
         column("leader_epoch", pa.int32(), "Leader epoch then."),
         column("former_leader_epoch", pa.int32(), "Leader epoch before."),
@@ -102,8 +105,8 @@ _ISR_EVENTS: Final = Derived(
     ),
     f"""
     SELECT {_LIFE}, ts, isr_change AS kind, removed, added, CAST(size(isr) AS int) AS isr_size,
-           size(array_except(replicas, isr)) > 0 AS under_replicated, leader, leader_epoch, former_leader_epoch,
-           partition_epoch, former_partition_epoch
+           CASE WHEN size(replicas) > 0 THEN size(array_except(replicas, isr)) > 0 END AS under_replicated, leader,
+           leader_epoch, former_leader_epoch, partition_epoch, former_partition_epoch
     FROM {{changes}}
     WHERE isr_change IS NOT NULL
     """,  # noqa: S608  # our own names

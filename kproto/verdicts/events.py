@@ -199,7 +199,7 @@ def _topics(facts: Facts) -> Iterator[ClusterEvent]:
     for topic, ends in deleted.items():
         for ts, ended in _at_once(sorted(ends, key=lambda end: end[0])):
             text = f"Topic {topic} is deleted, {counted(len({partition for partition, _life in ended}), 'partition')}"
-            show = shlex.join(["kproto", "inspect", SOURCE, "--api", "StopReplica", "--topic", topic])
+            show = shlex.join(["kproto", "inspect", SOURCE, "--deletes", "--topic", topic])
             yield ClusterEvent(ts, "topic deleted", text + _who_accepted(facts, ended), show, None, topic)
 
 
@@ -336,7 +336,8 @@ def _gaps(facts: Facts) -> Iterator[ClusterEvent]:
     for broker, holes in facts.holes.items():
         first = min(holes, key=lambda hole: hole.since)
         how_long = "from here on" if first.until is None else f"for {(first.until - first.since) / _SECOND:.1f} s"
-        text = f"Bytes of the connection to {broker_name(broker)} are missing {how_long}"
+        what = "Records of the metadata log" if broker == ":0" else f"Bytes of the connection to {broker_name(broker)}"
+        text = f"{what} are missing {how_long}"
         yield ClusterEvent(first.since, "gap", text, f"kproto summary {SOURCE}", broker)
 
 

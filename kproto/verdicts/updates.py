@@ -105,9 +105,11 @@ def brokers_behind(facts: Facts, limit: int, settled: int) -> Iterator[Behind]:
     calls the partition new, or most others were told at once that had not come back within ``settled`` us; and most
     others were told. The broker's newest connection began before, or one was in use before and ``limit`` us after, or
     it accepted requests as late as that over another one and was registered all the time: a broker that comes back
-    gets everything. Partitions that are deleted do not count. Where bytes are missing, see ``Facts.may_hide``.
+    gets everything. Partitions that are deleted do not count, nor a broker whose newest registration no request names:
+    it reads KRaft's log. Where bytes are missing, see ``Facts.may_hide``.
     """
-    brokers = [broker for broker in sorted(facts.alive) if broker in facts.spans]
+    by_log = {life.broker for life in facts.lives if life.until is None and not life.requests}
+    brokers = [broker for broker in sorted(facts.alive) if broker in facts.spans and broker not in by_log]
     unsent: dict[tuple[int, ...], list[int]] = {}
     for partition, life in facts.present.items():
         newest = life.newest

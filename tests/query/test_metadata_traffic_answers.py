@@ -163,10 +163,7 @@ def test_one_host_of_three_says_nothing_of_what_passed_elsewhere(tmp_path: Path)
     host, *_others = by_host(recorded(capture(HEALTHY)), [("127.0.0.1", port) for port in ports]).values()
     cut = host._replace(packets=[p for p in host.packets if p.time_ns < host.packets[0].time_ns + 85_000_000_000])
     shown = read(str(cut.write(tmp_path / "one.pcap")))
-    longest = max(
-        rows_of(ask(open_tables(shown), "quorum-outages")), key=lambda row: row["last_ts"] - row["valid_from"]
-    )
-    assert seconds(longest["last_ts"]) - seconds(longest["valid_from"]) < 3
+    assert not ask(open_tables(shown), "quorum-outages").rows
     assert not [one for one in findings(Facts([shown]), {}) if one.severity != "note"]
     changes = rows_of(ask(open_tables(shown), "elections"))
     assert [(row["controller_epoch"], row["without_leader_us"], row["why"]) for row in changes] == [

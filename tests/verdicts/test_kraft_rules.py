@@ -101,7 +101,7 @@ def test_events_tell_why_the_controller_changed_and_who_asked() -> None:
     assert asked[-1] == "capacity-bot at 127.0.0.1 (User:ANONYMOUS) asks of orders-1: cancel the reassignment"
     left = [event.text for event in listed if event.kind == "broker left" and event.broker == 2]
     assert all("session timed out: no heartbeat for 6.4 s, though alive" in text for text in left)
-    assert sum(event.kind == "no quorum leader" for event in listed) == 4
+    assert sum(event.kind == "no quorum leader" for event in listed) == 3
 
 
 # ---- rules on rows, where no real run has the fault
