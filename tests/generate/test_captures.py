@@ -9,6 +9,7 @@ from kproto import capture
 from kproto.api import ApiKey
 from kproto.errors import ConfigurationError
 from kproto.generate import PlannedFleet, sized, write_captures
+from kproto.generate.fleet import Bodies
 
 SMALL = PlannedFleet(
     brokers=5, topics=4, partitions=60, isr_changes=30, elections=10, restarts=2, failovers=2, loss=0.05
@@ -96,11 +97,14 @@ def test_segments_hold_mss_bytes_at_most(tmp_path: Path) -> None:
     assert max(sizes) == 200
 
 
-@pytest.mark.parametrize("bodies", ["fleet", "distinct"])
-def test_a_wanted_size_is_about_reached(tmp_path: Path, bodies: str) -> None:
-    fleet = sized(PlannedFleet(bodies=bodies, batch=100), 12_000_000)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("bodies", "topics"), [("fleet", 20), ("distinct", 20), ("fleet", 1), ("fleet", 2), ("fleet", 3)]
+)
+def test_a_wanted_size_is_about_reached(tmp_path: Path, bodies: Bodies, topics: int) -> None:
+    """Also where a deletion leaves half of the partitions, or none but one topic is there to delete."""
+    fleet = sized(PlannedFleet(bodies=bodies, topics=topics, batch=100), 8_000_000)
     (path,) = written(fleet, tmp_path / "out")
-    assert 0.8 < path.stat().st_size / 12_000_000 < 1.2
+    assert 0.85 < path.stat().st_size / 8_000_000 < 1.15
 
 
 @pytest.mark.parametrize(
