@@ -84,6 +84,8 @@ _LONGEST_CUT: Final = 1 << 20
 _OF_STATES: Final = re.compile(
     rb"[ae \[\](<](?:ched leader info |ceived (?:LeaderAndIsr|StopReplica) request "
     rb"| Partition \S+ state changed to \(|to OnlinePartition with state LeaderAndIsr\("
+    rb"|broker epochs cache: |successfully elected as the controller\. E"
+    rb"|Newly added brokers: (?!.{0,900} all live brokers: (?:\(|$))"
     rb"|Broker id=\d{1,10}\] (?:Leader|Follower) |(?<=[ \[(<])(?:\.\.\.|\xe2\x80\xa6)[ \])>]"
     rb"|(?<=[\[(<])(?:snip|cut|omitted|truncated|elided)[^\])>]{0,40}[\])>])"
 )
@@ -420,6 +422,7 @@ class LogReader:
 
     def _plain_state(self, line: bytes, at: int, offset: int, length: int, events: list[Frame | Exchange]) -> bool:
         """Take a line of a state change in Kafka's own layout, if its time is one."""
+        problem = ""
         try:
             stamp = line[:25]
             if stamp != self._stamp:
@@ -435,13 +438,15 @@ class LogReader:
             elif self._seen.is_copy(line[at:], time_ns):
                 self.summary.resent += 1
             elif not self._states.line(line, at, time_ns) and _OF_STATES.search(line, at, _LONGEST_STATE):
-                self.summary.bad(_CUT, offset, length)
+                problem = _CUT
         except UnusableLine as e:
-            self.summary.bad(str(e), offset, length)
+            problem = str(e)
         except (ValueError, OverflowError):
-            self.summary.bad(_NO_STATE, offset, length)
+            problem = _NO_STATE
         except KprotoError as e:
-            self.summary.bad(_UNWRITABLE + str(e)[:_LONGEST_WHY], offset, length)
+            problem = _UNWRITABLE + str(e)[:_LONGEST_WHY]
+        if problem:
+            self._lost(problem, [line], offset, length)
         return True
 
     def _message(self, message: LogLine, events: list[Frame | Exchange]) -> None:
@@ -586,10 +591,17 @@ class LogReader:
                 problem = _NO_STATE
             except KprotoError as e:
                 problem = _UNWRITABLE + str(e)[:_LONGEST_WHY]
-        if not problem and _OF_STATES.search(forms[0], 0, _LONGEST_STATE):
+        if not problem and any(_OF_STATES.search(form, 0, _LONGEST_STATE) for form in forms):
             problem = _CUT if len(forms) == 1 else _NOT_JOINED
         if problem:
-            self.summary.bad(problem, first.offset, first.length)
+            self._lost(problem, forms, first.offset, first.length)
+
+    def _lost(self, problem: str, forms: list[bytes], offset: int, length: int) -> None:
+        """Note a line of a state change that cannot be read; the request that it tells of lacks it."""
+        self.summary.bad(problem, offset, length)
+        text, at = next((found for form in forms if (found := with_writer(form))[1] >= 0), (b"", -1))
+        if at >= 0:
+            self._states.lost(text, at)
 
     def _tells(self, text: bytes, stamps: list[Stamp]) -> bool:
         """Give a line to the states; whether it tells anything."""
@@ -636,6 +648,8 @@ class LogReader:
                     answer = _ACCEPTED
                 else:
                     answer = codec.encode(request.answer(), version)
+                if request.is_short:
+                    body = answer = b""
                 correlation_id = request.correlation_id
                 if correlation_id is None:
                     correlation_id = self._number(request)
@@ -652,13 +666,14 @@ class LogReader:
                 ends = Endpoint(f"broker-{request.broker_id}", 0), Endpoint(f"controller-{request.controller_id}", 0)
                 streams = self._connection(key, ends, request.time_ns)
             names = request.api_key, version, correlation_id, client_id
-            if not (request.detailed or streams.is_partial):  # lines at INFO do not show every request
+            status = GAP if request.is_short else WHOLE
+            if (request.is_short or not request.detailed) and not streams.is_partial:  # INFO does not show every one
                 streams.is_partial = True
                 summary.lost(StreamLoss(streams.connection, "request", "gap", request.time_ns, 0))
             summary.first_ns = summary.first_ns or request.time_ns
             missing = "" if request.answered else "the log ends before the answer"
             times = request.time_ns, request.last_ns
-            self._pair(streams, times, names, (head, body, WHOLE), (answer_head, answer, WHOLE), missing, events)
+            self._pair(streams, times, names, (head, body, status), (answer_head, answer, status), missing, events)
 
     def _number(self, request: LoggedRequest) -> int:
         """Return what stands for the correlation id of a decision, which has none: the same in every log."""

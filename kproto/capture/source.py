@@ -87,6 +87,13 @@ _SIDE_BY_SIDE: Final = re.compile(
 )
 """Lines of two logs that are equal there, as diff prints them in columns, which cut the lines, or in the left one."""
 
+_FILLED: Final = re.compile(
+    rb"^[^\n]{0,300}\([A-Za-z][\w.$]{2,200}\) \[\d{4}-\d\d-\d\d(?:[^\n]{0,250}[^)\]}\"'\\\n])?\n"
+    rb"(?!(?:> ?)*(?:\[\d{4}-|\s|$))",
+    re.M,
+)
+"""A line that ends, and the next one beginning behind it, which goes on below."""
+
 _BASE64: Final = re.compile(rb"[A-Za-z0-9+/]{80,}")
 """Text that is encoded."""
 
@@ -316,6 +323,8 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
 
     if _SIDE_BY_SIDE.search(head, 0, HEAD):
         raise CaptureError(f"{name}: two logs side by side, as diff -y prints them; name each log by itself")
+    if _FILLED.search(head, 0, HEAD):
+        raise CaptureError(f"{name}: a log whose lines were filled like a paragraph, as fmt does; name the log itself")
     if looks_like_log(head):
         return "request log"
     if (b"\0" not in head or head[:1] == b"{") and len(head) < HEAD and not whole:

@@ -6,7 +6,7 @@ cdef class LoggedRequest:
     cdef public object time_ns, last_ns, error_code, broker_epoch, count
     cdef public dict topics, topic_ids
     cdef public list errors, live_brokers
-    cdef public bint answered, detailed, of_kraft
+    cdef public bint answered, detailed, of_kraft, is_short
     cpdef bint is_one(self, object api_key, object controller_id, object correlation_id) except -1
     cpdef add(self, bytes topic, state)
     cpdef mark(self)
@@ -15,7 +15,7 @@ cdef class LoggedRequest:
 cdef class StateLog:
     cdef object _emit, _tell, _replicas, _told, _led, _partitions, _topic_ids
     cdef dict _events, _writers, _open, _epochs, _senders, _newest, _broker_epochs, _of_brokers
-    cdef set _leading, _listing
+    cdef set _leading, _listing, _torn
     cdef bint _tells_broker_epochs, _says_finished, _detailed
     cdef list _closed
     cdef object _latest_ns, _stray

@@ -33,6 +33,8 @@ DELETION_MARK: Final = b"[Topic Deletion Manager "
 WRITER_MARKS: Final = (BROKER_MARK, CONTROLLER_MARK, DELETION_MARK)
 """What begins the lines that are read: who writes them."""
 
+_BROKER: Final = re.compile(rb"\[Broker id=(\d{1,10})\]")
+
 _FORMER_MARK: Final = re.compile(
     rb"(?<![\w\[])(Broker|Controller) (\d{1,10})(?: epoch (\d{1,10}))?(?: (?=[a-z])|(?='s connection ))"
     rb"|\[(?:[\w -]{1,60} on )?(Controller) (\d{1,10})\]: "
@@ -109,7 +111,7 @@ _IGNORING: Final = re.compile(
 )
 _STARTS: Final = re.compile(
     rb"(?:(Leader)|Follower) (\S+)(?: with topic id \S+)? starts at leader epoch (\d+) from offset -?\d+"
-    rb"(?: with partition epoch (-?\d+))?"
+    rb"(?: with partition epoch (-?\d+)|(?= with high watermark ))"
 )
 _LEADS: Final = re.compile(
     rb"ISR \[([\d,]*)\],? adding ?[rR]eplicas \[([\d,]*)\],? ?(?:and )?removing ?[rR]eplicas \[([\d,]*)\]"
@@ -216,6 +218,7 @@ class LoggedRequest:
         live_brokers: The brokers that are alive, if the lines tell.
         broker_epoch: The epoch of the broker's registration; -1 where the lines do not tell it.
         of_kraft: Whether a line tells that a KRaft controller sent it, in a migration; no line tells the contrary.
+        is_short: Whether a line of it could not be read.
         topic_ids: In KRaft, where a broker takes its part of a change of the metadata: the ids of topics; None where a
             controller sent a request.
     """
@@ -246,6 +249,7 @@ class LoggedRequest:
         self.deletes: bool | None = None  # of a StopReplica that tells it of all its partitions together
         self.count: int = 0
         self.of_kraft: bool = False
+        self.is_short: bool = False
         self.topic_ids: dict[bytes, str] | None = None
 
     def is_one(self, api_key: int, controller_id: int, correlation_id: int) -> bool:
@@ -429,6 +433,7 @@ class StateLog:
         self._listing: set[int] = set()  # controllers that this log saw list live brokers
         self._tells_broker_epochs = False
         self._broker_epochs: dict[int, dict[int, int]] = {}  # as each controller listed them last
+        self._torn: set[int] = set()  # brokers of which a line could not be read since the last one that could
         self._says_finished = False
         self._detailed = False
         self._latest_ns = 0
@@ -468,7 +473,11 @@ class StateLog:
             handler = self._of_brokers.get(text[end + 2 : end + 5])
             if handler is None or not number.isdigit() or len(number) > 10:
                 return False
-            return handler(int(number), text[end + 2 :], time_ns)
+            broker = int(number)
+            is_known = handler(broker, text[end + 2 :], time_ns)
+            if is_known and self._torn:
+                self._torn.discard(broker)
+            return is_known
         if kind == 67 and text[at - 6 : at] == b"TRACE ":
             self._detailed = True
             return True  # what is decided stands at INFO and DEBUG
@@ -486,6 +495,20 @@ class StateLog:
                 self._writers.clear()
             self._writers[name] = writer
         return self._decided(writer[0], writer[1], text[end + 1 :].lstrip(b", :"), time_ns)
+
+    def lost(self, text: bytes, at: int) -> None:
+        """Take a line that cannot be read: the request of its broker that is open lacks it, or one that begins next.
+
+        Args:
+            text: The line.
+            at: Where it names its writer.
+        """
+        found = _BROKER.match(text, at)
+        if found is not None:
+            broker = int(found[1])
+            self._torn.add(broker)
+            if broker in self._open:
+                self._open[broker].is_short = True
 
     def end(self) -> None:
         """End the log: give what is open."""
@@ -528,6 +551,7 @@ class StateLog:
         return self._begin(LoggedRequest(api_key, broker, controller_id, number, correlation_id, time_ns))
 
     def _begin(self, request: LoggedRequest) -> LoggedRequest:
+        request.is_short = request.broker_id in self._torn
         self._open[request.broker_id] = request
         if len(self._open) > 1000:
             self._close(next(iter(self._open)))
@@ -688,7 +712,7 @@ class StateLog:
         if request is None or request.correlation_id is not None or request.deletes is not delete:
             if request is not None:
                 self._close(broker)
-            request = self._open[broker] = LoggedRequest(5, broker, controller, epoch, None, time_ns)
+            request = self._begin(LoggedRequest(5, broker, controller, epoch, None, time_ns))
             request.detailed, request.deletes = True, delete
         topic, number = _topic_partition(partition)
         request.last_ns = time_ns

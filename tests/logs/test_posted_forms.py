@@ -848,6 +848,54 @@ def test_a_state_whose_parts_cannot_be_put_together_is_noted(log: str) -> None:
     }
 
 
+def tells_no_more(found: Any, whole: Any) -> bool:
+    """Whether all that a value tells stands in another one; null, or no topic id, tells nothing."""
+    if isinstance(found, dict) and isinstance(whole, dict):
+        return found.keys() == whole.keys() and all(tells_no_more(found[name], whole[name]) for name in found)
+    if isinstance(found, list) and isinstance(whole, list):
+        return len(found) == len(whole) and all(map(tells_no_more, found, whole))
+    return found in (None, "A" * 22, whole)
+
+
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize(("terminal", "mail"), [(100, 72), (120, 90), (132, 60), (200, 78)])
+def test_lines_cut_by_a_terminal_and_then_by_a_mail_tell_nothing_wrong(log: str, terminal: int, mail: int) -> None:
+    parts = cut((x.line for x in lines_of(log)), terminal)
+    events, noted = read([wrapped(parts.splitlines(), mail, "> ").encode()])
+    found = [(each.time_ns, each.to_json()) for each in events if isinstance(each, Exchange)]
+    for at, row in found:
+        near = [each for ns, each in wanted(log) if row["request"] is None or abs(ns - at) < NS]
+        assert any(
+            all(tells_no_more(row[name], each[name]) for name in ("server", "request", "response")) for each in near
+        )
+    assert noted or len(found) == len(wanted(log))
+
+
+def test_a_request_lacks_its_states_where_one_of_them_cannot_be_read() -> None:
+    lines = [x.line for x in lines_of("states at TRACE")]
+    at = [n for n, line in enumerate(lines) if " eceived LeaderAndIsr request " in line.replace("R", " ")]
+    for number in at[:8]:
+        torn = "\n".join([*lines[:number], lines[number][:150], *lines[number + 1 :]]) + "\n"
+        events, noted = read([torn.encode()])
+        found = [each.to_json() for each in events if isinstance(each, Exchange)]
+        short = [row for row in found if row["request"] is None]
+        assert noted == ["a line whose end is missing: a program cut it to show it"]
+        assert len(short) == 1
+        assert short[0]["api_key"] == 4
+        rows = [row for _, row in wanted("states at TRACE")]
+        assert [row for row in rows if row not in found] == [
+            row for row in rows if row["api_key"] == 4 and row["correlation_id"] == short[0]["correlation_id"]
+        ]
+
+
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("width", [75, 150])
+def test_a_log_whose_lines_were_filled_like_a_paragraph_is_called_so(log: str, width: int) -> None:
+    text = textwrap.fill(plain(lines_of(log)), width, break_long_words=False, break_on_hyphens=False)
+    with pytest.raises(CaptureError, match="a log whose lines were filled like a paragraph, as fmt does"):
+        rows_of(text)
+
+
 @pytest.mark.parametrize("end", ["", "1", "1.2"])
 def test_a_request_logged_as_text_that_ends_within_its_duration_is_noted(end: str) -> None:
     line = lines_of("requests as text")[0].line
