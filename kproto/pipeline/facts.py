@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from array import array
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kproto.errors import ConfigurationError
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
+from kproto.tables.places import read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
+
+_ids = partial(array, "i")  # brokers have numbers of 32 bits: others are an OverflowError
 
 Address = tuple[str, str, int]
 """Capture point, IP and port of a broker."""
@@ -42,14 +47,16 @@ class BrokersOfCluster:
         if name is None:
             return found
         try:
-            said = json.loads((run / name).read_bytes())
-            lists = [tuple((int(n), str(host), int(port)) for n, host, port in listed) for listed in said["lists"]]
+            said = json.loads(read_whole(run / name))
+            lists = [
+                tuple((_ids([n])[0], str(host), int(port)) for n, host, port in listed) for listed in said["lists"]
+            ]
             for time_ns, capture, listed in said["listeners"]:
                 found.facts.learn_listeners(int(time_ns), str(capture), lists[listed])
             for capture, (ip, port), ids in said["replicas"]:
-                found.facts.learn_replicas(str(capture), (str(ip), int(port)), [int(each) for each in ids])
+                found.facts.learn_replicas(str(capture), (str(ip), int(port)), _ids(ids))
             found.addresses.update((str(capture), str(ip), int(port)) for capture, ip, port in said["addresses"])
-        except (OSError, ValueError, LookupError, TypeError, RecursionError) as e:
+        except (OSError, ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as e:
             raise ConfigurationError(
                 f"{run / name} is damaged ({type(e).__name__}: {e}), so nothing can be added: choose another directory "
                 "with --out, or give up these tables and make new ones with --overwrite"

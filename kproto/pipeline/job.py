@@ -38,7 +38,7 @@ from kproto.tables.files import expand, open_file
 from kproto.tables.filters import Filters
 from kproto.tables.joining import MENDED, Begin, End, Joiner, border_rows, borders_of, going_on, matched
 from kproto.tables.known import KnownTable
-from kproto.tables.places import MANIFEST, place_of, remove_tree, write_whole
+from kproto.tables.places import MANIFEST, place_of, read_whole, remove_tree, write_whole
 from kproto.tables.points import DEFAULT_CLUSTER, checked_cluster
 from kproto.tables.reading import last_listing, shows_kraft, why_nothing, without_kraft_note
 from kproto.tables.recordings import Known, read_together
@@ -259,10 +259,10 @@ def _as_stored(captures: Sequence[str], plan: _Plan) -> Run:
     return Run(
         list(captures),
         plan.stored.counts(),
-        bodies_decoded=said["bodies_decoded"],
+        bodies_decoded=said.get("bodies_decoded", 0),
         bad_inputs=_bad_inputs(whole_table(plan.stored, "bad_inputs")),
         summary=_summary_of(plan.stored),
-        seconds=said["seconds"],
+        seconds=said.get("seconds", 0.0),
         copies=plan.copies,
         notes=plan.notes,
     )
@@ -271,7 +271,7 @@ def _as_stored(captures: Sequence[str], plan: _Plan) -> Run:
 def _summary_of(stored: StoredTables) -> dict[str, Any]:
     """The summary of tables: as it was stored, or computed from them where captures were added since."""
     try:
-        return summary_from((stored.run / SUMMARY).read_bytes())
+        return summary_from(read_whole(stored.run / SUMMARY))
     except (OSError, ValueError):
         return summarize(stored_pieces(stored, SUMMARY_COLUMNS))
 
@@ -406,8 +406,8 @@ class _Job:
             if name not in made and name not in self._new.beside:
                 return None  # no file of these tables
             try:
-                return (made.get(name) or self._stored.run / name).read_bytes()
-            except OSError:
+                return read_whole(made.get(name) or self._stored.run / name)
+            except (OSError, ValueError):
                 return None
 
         def store(edges: bytes) -> str:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from kproto.errors import ConfigurationError
 from kproto.tables.files import explained
+from kproto.tables.places import read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,7 +113,7 @@ def _require_dead(directory: RemotePath, other: RemotePath, mine: RemotePath) ->
     """
     try:
         age = other.age_beside(mine)
-        owner = _owner_in(other.read_bytes())
+        owner = _owner_in(read_whole(other))
     except FileNotFoundError:
         return  # its writer has ended
     except (OSError, ValueError, RecursionError):  # it is being written, or deleted

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from kproto.errors import CaptureError
 from kproto.query.hints import explained_by_duckdb
 from kproto.tables.files import file_state
-from kproto.tables.places import arrow_path, remove_tree, require_no_link, require_no_links_in, write_whole
+from kproto.tables.places import arrow_path, read_whole, remove_tree, require_no_link, require_no_links_in, write_whole
 from kproto.tables.schemas import BROKER_DAYS, INTS, TIME
 from kproto.tables.stored import ROLLUPS, StoredTables, current_tables, read_parquet, readable, table_dataset
 from kproto.verdicts.derived import VIEWS
@@ -341,7 +341,7 @@ def _state_of(file: Place) -> list[int] | None:
 
 def _read_index(file: Place) -> dict[str, Any]:
     try:
-        found: Any = json.loads(file.read_bytes())
+        found: Any = json.loads(read_whole(file))
     except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(found, dict):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from kproto.errors import ConfigurationError
-from kproto.tables.files import NO_BUCKET, explained, file_system, is_uri, split_uri, without_secret
+from kproto.tables.files import NO_BUCKET, explained, file_system, is_uri, open_file, split_uri, without_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -28,6 +28,9 @@ MANIFEST: Final = "_kproto.json"
 _OBJECT_STORES: Final = {"s3", "gcs", "abfs"}
 """File systems without directories and without rename, on which a file appears whole when its writer closes it."""
 
+
+_MOST_BYTES: Final = 1 << 29
+"""The most bytes of a file that is read as a whole: manifests, facts and edges have some MB."""
 
 _STORE_THREADS: Final = 16
 """The number of requests that a process has in flight to an object store, which answers each of them slowly."""
@@ -172,17 +175,6 @@ class RemotePath:
         if not self.is_stored_whole:
             files.create_dir(path, recursive=True)
 
-    def read_bytes(self) -> bytes:
-        """Return a file's content.
-
-        Raises:
-            FileNotFoundError: There is no such file.
-        """
-        files, path = self.arrow()
-        with files.open_input_stream(path) as opened:
-            content: bytes = opened.read()
-        return content
-
     def write_bytes(self, content: bytes) -> None:
         """Write a file, in place of an older one."""
         files, path = self.arrow()
@@ -248,6 +240,20 @@ def make_new(place: Place) -> None:
     """
     if isinstance(place, Path):
         os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
+
+
+def read_whole(place: Place) -> bytes:
+    """Return the content of a file that is read as a whole.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is larger than any that kproto writes: a hole that takes no place on disk would fill the memory.
+    """
+    with open_file(str(place)) as opened:
+        if opened.seek(0, os.SEEK_END) > _MOST_BYTES:
+            raise ValueError(f"larger than {_MOST_BYTES} bytes")
+        opened.seek(0)
+        return opened.read()
 
 
 def write_whole(place: Place, content: bytes) -> None:

@@ -19,7 +19,15 @@ import pyarrow.parquet as pq
 
 from kproto.errors import ConfigurationError
 from kproto.tables.files import explained
-from kproto.tables.places import MANIFEST, Place, RemotePath, arrow_path, require_no_link, require_no_links_in
+from kproto.tables.places import (
+    MANIFEST,
+    Place,
+    RemotePath,
+    arrow_path,
+    read_whole,
+    require_no_link,
+    require_no_links_in,
+)
 from kproto.tables.schemas import KNOWN, METADATA_TABLES, TABLES
 from kproto.tables.writing import file_schema
 from kproto.text import pasted
@@ -264,7 +272,7 @@ def read_facts(tables: Place) -> dict[str, Any]:
     """
     require_no_link(tables / MANIFEST, tables)
     try:
-        facts = json.loads(_manifest(tables).read_bytes())
+        facts = json.loads(read_whole(_manifest(tables)))
         assert isinstance(facts["run"], str)
         assert _is_run(facts["run"])
     except (FileNotFoundError, NotADirectoryError):

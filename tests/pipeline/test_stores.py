@@ -24,7 +24,7 @@ from kproto.query import ask, ask_sql, open_tables
 from kproto.query.rollups import roll_up
 from kproto.report import write_report
 from kproto.tables import TABLES, read
-from kproto.tables.places import MANIFEST, RemotePath, place_of
+from kproto.tables.places import MANIFEST, RemotePath, place_of, read_whole
 from kproto.tables.points import points_of
 from kproto.tables.stored import current_run, current_tables, table_dataset
 from kproto.verdicts.derived import VIEWS
@@ -68,7 +68,7 @@ def write(out: OutputDirectory, text: str, *, fails: bool = False, loses_its_loc
 def found(place: str) -> str:
     """The run whose tables readers find, which are all of one run."""
     run = current_run(place_of(place))
-    texts = {(run / name / "part.parquet").read_bytes().decode() for name in ("requests", "frames")}
+    texts = {read_whole(run / name / "part.parquet").decode() for name in ("requests", "frames")}
     assert len(texts) == 1
     return texts.pop()
 
@@ -80,7 +80,7 @@ def test_a_run_replaces_the_former_one_whose_readers_may_finish(store: str) -> N
     write(OutputDirectory(store), "1")
     former = current_run(place_of(store))
     write(OutputDirectory(store), "2")
-    assert (former / "requests" / "part.parquet").read_bytes() == b"1"
+    assert read_whole(former / "requests" / "part.parquet") == b"1"
     assert found(store) == "2"
     write(OutputDirectory(store), "3")
     assert not (former / "requests" / "part.parquet").exists()
@@ -101,7 +101,7 @@ def test_files_of_somebody_else_are_refused_and_stay(store: str) -> None:
     with pytest.raises(ConfigurationError, match=r"holds something else \(mine.csv\)"):
         OutputDirectory(store).check()
     write(OutputDirectory(store, overwrite=True), "1")
-    assert (found(store), mine.read_bytes()) == ("1", b"precious")
+    assert (found(store), read_whole(mine)) == ("1", b"precious")
 
 
 ZYGOTE = """

@@ -5,6 +5,7 @@ import os
 import shutil
 import struct
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -323,6 +324,37 @@ def test_a_state_with_values_of_other_kinds_joins_nothing(tmp_path: Path) -> Non
     edges.write_bytes(freeze((freeze((collector, summary, waiting)), segments)) or b"")
     run = analyze(TasksHere(), list(map(str, captures)), OutputDirectory(out))  # type: ignore[arg-type]
     assert run.captures_read == 1
+
+
+@pytest.mark.parametrize("name", ["_kproto.json", "brokers-*", "edges-*"])
+def test_a_hole_that_would_fill_the_memory_is_not_read(name: str, begun: tuple[Path, Path]) -> None:
+    out, second = begun
+    os.truncate(next(out.rglob(name)), 8 << 40)
+    is_lost = name == "edges-*"  # and with it the frames across this border alone
+    with nullcontext() if is_lost else pytest.raises(ConfigurationError, match=r"^[^\n]*larger than[^\n]*$"):
+        assert analyze(TasksHere(), [str(second)], OutputDirectory(out)).captures_read == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["seconds", "bodies_decoded"])
+def test_a_manifest_without_the_figures_of_its_run_tells_none(name: str, begun: tuple[Path, Path]) -> None:
+    out, second = begun
+    first = str(second.with_name("control.pcap"))
+    analyze(TasksHere(), [first], OutputDirectory(out))  # type: ignore[arg-type]  # it is known by this name, too
+    change(out, lambda facts: facts.pop(name))
+    found = unchanged([first], OutputDirectory(out))
+    assert getattr(found, name) == 0
+
+
+@pytest.mark.parametrize("number", ["Infinity", "1e400", str(1 << 40), "7.5"])
+def test_brokers_of_no_number_are_an_error_of_one_line(number: str, begun: tuple[Path, Path]) -> None:
+    out, second = begun
+    file = next(out.rglob("brokers-*"))
+    said = json.loads(file.read_text())
+    said["lists"][0][0][0] = "number"
+    file.write_text(json.dumps(said).replace('"number"', number))
+    with pytest.raises(ConfigurationError, match="is damaged") as caught:
+        analyze(TasksHere(), [str(second)], OutputDirectory(out))  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
