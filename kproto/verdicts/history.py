@@ -1,9 +1,8 @@
 """Folds what controllers told into the history of each partition: the one place that decides what changed, and when.
 
 A history is the sequence of a partition's distinct states, by incarnation, in the order of epochs; clocks only date
-them. Sets of states are reduced first: Arrow does that here, a ``groupBy`` in Spark. What begins and ends an
-incarnation is decided in ``states``: of most partitions there is one, and columns suffice; the others are read state by
-state.
+them. Sets of states are reduced first: Arrow does that here, a ``groupBy`` in Spark. The rest are read state by state,
+partition by partition; what begins and ends an incarnation is decided in ``states``.
 
 The table ``changes`` is the whole history. Who led, when an ISR changed, what lasted how long, and a summary's counts
 are selections from it.
@@ -12,20 +11,24 @@ are selections from it.
 from __future__ import annotations
 
 import struct
+from array import array
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import ApiKey
-from kproto.tables.arrays import array_of, rows_of
+from kproto.tables.arrays import array_of, rows_of, table_of
 from kproto.tables.schemas import INTS, TIME, column, described
 from kproto.verdicts.stale import CLUSTER
 from kproto.verdicts.states import BEING_DELETED, ISR_CHANGES, NO_LEADER, STATE_ORDER, Incarnations, isr_change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator
 
     from kproto.tables.stored import Reader
     from kproto.verdicts.states import Incarnation
@@ -97,8 +100,26 @@ none. ``place`` orders the rows that are told in full elsewhere. The changes up 
 the counts already."""
 
 _KEYS: Final = _ROWS.names[:-2]
-_DISTINCT: Final = ("life", "controller_epoch", *STATE_ORDER, "leader", "isr", "is_counted")
-_ORDER: Final = ("life", *STATE_ORDER, "ts", "controller_epoch", "leader", "rank")
+_STEP: Final = (
+    *STATE_ORDER, "ts", "controller_epoch", "leader", "isr", "is_counted", "row", "partition_key", "topic_id", "is_new",
+)  # fmt: skip
+"""The columns of a state by which it follows another, then its row among the reduced ones, and what tells its
+incarnation."""
+
+_Step = tuple[int, int, int, int, int, int, bool, int, int, int, bool]
+
+
+class _Life(NamedTuple):
+    """An incarnation: its partition, its topic's id and ``incarnation``, its deletion, and its states in order."""
+
+    partition_key: int
+    topic_id: int
+    incarnation: int
+    deleted: int | None
+    steps: list[_Step]
+
+
+_BATCH_ROWS: Final = 1 << 16
 _COMPACT_ROWS: Final = 1 << 22
 _NO_ID: Final = bytes(16)
 
@@ -113,7 +134,7 @@ class History:
         self._states: list[pa.Table] = []
         self._rows = 0
         self._compact_at = _COMPACT_ROWS
-        self._counts: dict[tuple[str, int], dict[str, int]] = {}
+        self._counts: Counter[tuple[int, str]] = Counter()
 
     def add(self, states: pa.Table, places: pa.Array | None = None) -> None:
         """Add states.
@@ -150,7 +171,10 @@ class History:
                 self._compact_at = max(_COMPACT_ROWS, 2 * self._reduced().num_rows)
 
     def _reduced(self) -> pa.Table:
-        """Return the states, each once; of deleted partitions once a time, since others may follow the deletion."""
+        """Return the states, each once, with ISRs numbered in their order.
+
+        Those of deleted partitions are there once a time, since others may follow the deletion.
+        """
         if not self._states:
             return _ROWS.empty_table()
         every = pa.concat_tables(self._states)
@@ -160,83 +184,38 @@ class History:
             cut = pc.if_else(pc.is_in(every["partition_key"], value_set=deleted), every["ts"], 0)
             every, keys = every.append_column("cut", cut), [*keys, "cut"]
         found = every.group_by(keys).aggregate([("ts", "min"), ("place", "min")])
-        names = [name.removesuffix("_min") for name in found.column_names]
-        self._states = [found.rename_columns(names).select(_ROWS.names)]
+        found = found.rename_columns([name.removesuffix("_min") for name in found.column_names]).select(_ROWS.names)
+        ranks = {isr: rank for rank, isr in enumerate(sorted(self._isrs))}
+        ranked = array_of([ranks[isr] for isr in self._isrs], pa.int32()).take(_known(found["isr"]))
+        self._isrs = ranks
+        self._states = [found.set_column(_KEYS.index("isr"), "isr", pc.fill_null(ranked, -1))]
         self._rows = found.num_rows
         return self._states[0]
 
-    def _by_life(self) -> tuple[pa.Table, list[tuple[int, int, int, int | None]]]:
-        """Find the incarnation of each state.
-
-        Returns:
-            The states with a number ``life`` in place of the partition; and of each life the partition's key, the
-            number of the topic's id, the incarnation and the time of the deletion.
-        """
-        every = self._reduced()
-        ends = every.filter(pc.equal(every["leader"], BEING_DELETED))
-        states = every.filter(pc.not_equal(every["leader"], BEING_DELETED)) if ends.num_rows else every
-        keys = states.group_by("partition_key", use_threads=False).aggregate([("topic_id", "max")])
-        ids = every.filter(pc.greater_equal(every["topic_id"], 0)).group_by("partition_key", use_threads=False)
-        some = ids.aggregate([("topic_id", "min"), ("topic_id", "max")])
-        several = some["partition_key"].filter(pc.not_equal(some["topic_id_min"], some["topic_id_max"]))
-        deleted: dict[int, int] = {}
-        if ends.num_rows:
-            first = ends.group_by("partition_key", use_threads=False).aggregate([("ts", "min")])
-            deleted = dict(rows_of(first, ("partition_key", "ts_min")))
-            place = pc.index_in(states["partition_key"], value_set=first["partition_key"].combine_chunks())
-            later = pc.fill_null(pc.greater(states["ts"], first["ts_min"].take(place)), False)
-            nameless = pc.unique(every["partition_key"].filter(pc.less(every["topic_id"], 0)))
-            more = pc.unique(states["partition_key"].filter(later))
-            several = pa.chunked_array([*several.chunks, more.filter(pc.is_in(more, value_set=nameless))], pa.int64())
-        apart = pc.unique(several)
-        lives: list[tuple[int, int, int, int | None]] = [
-            (key, topic_id, 0, deleted.get(key)) for key, topic_id in rows_of(keys, ("partition_key", "topic_id_max"))
-        ]
-        number = pc.index_in(states["partition_key"], value_set=keys["partition_key"].combine_chunks())
-        states = states.append_column("life", number.cast(pa.int64()))
-        if len(apart):
-            mixed = pc.is_in(states["partition_key"], value_set=apart)
-            marked = ends.append_column("life", _repeated(-1, ends.num_rows))
-            marked = marked.filter(pc.is_in(marked["partition_key"], value_set=apart))
-            read = self._read(pa.concat_tables([states.filter(mixed), marked]).sort_by("ts"), lives)
-            states = pa.concat_tables([states.filter(pc.invert(mixed)), read])
-        return states, lives
-
-    def _read(self, rows: pa.Table, lives: list[tuple[int, int, int, int | None]]) -> pa.Table:
-        """Read the states of some partitions one by one, in the order of time; add their incarnations to ``lives``."""
-        ids = list(self._ids)
-        found: dict[int, Incarnations] = defaultdict(Incarnations)
-        of: list[Incarnation | None] = []
-        names = ("partition_key", "topic_id", "leader", "ts", "is_new", *STATE_ORDER)
-        for key, number, leader, ts, is_new, *epochs in rows_of(rows, names):
-            topic_id = ids[number] if number >= 0 else None
-            if leader == BEING_DELETED:
-                found[key].end(topic_id, ts)
-                of.append(None)
-            else:
-                of.append(found[key].of(topic_id, (epochs[0], epochs[1]), ts, is_new=is_new))
-        numbers = {}
-        for key, some in found.items():
+    def _lives(self, rows: pa.Table) -> Iterator[_Life]:
+        """Yield the incarnations of the partitions in reduced rows; those of one partition follow each other."""
+        ids = [*self._ids, None]  # the last is that of -1
+        rows = rows.append_column("row", array_of(range(rows.num_rows), pa.int64()))
+        rows = rows.sort_by([(name, "ascending") for name in ("partition_key", "ts", "place")]).select(_STEP)
+        every = (row for batch in rows.to_batches(_BATCH_ROWS) for row in rows_of(batch))
+        for key, told in groupby(every, itemgetter(8)):
+            lives = Incarnations()
+            found: dict[Incarnation, dict[tuple[int, ...], _Step]] = defaultdict(dict)
+            life, of = None, -1
+            for step in told:
+                epoch, version, ts, controller, leader, isr, is_counted, _row, _key, topic_id, is_new = step
+                if leader == BEING_DELETED:
+                    lives.end(ids[topic_id], ts)
+                    continue
+                if life is None or topic_id != of or life.deleted is not None:  # else it goes on
+                    life, of = lives.of(ids[topic_id], (epoch, version), ts, is_new=is_new), topic_id
+                    states = found[life]
+                states.setdefault((epoch, version, controller, leader, isr, is_counted), step)
             nameless = 0
-            for life in some:
-                numbers[id(life)] = len(lives)
-                topic_id = life.topic_id
-                number = -1 if topic_id is None else self._ids[topic_id]
-                lives.append((key, number, 0 if number >= 0 else nameless, life.deleted))
-                nameless += number < 0
-        told = rows.filter(pc.not_equal(rows["leader"], BEING_DELETED))
-        found_lives = array_of([numbers[id(life)] for life in of if life is not None], pa.int64())
-        return told.set_column(told.column_names.index("life"), "life", found_lives)
-
-    def _steps(self) -> tuple[pa.Table, list[tuple[int, int, int, int | None]]]:
-        """Return the distinct states of each life in their order, with ``rank`` of their ISRs; and the lives."""
-        states, lives = self._by_life()
-        found = states.group_by(list(_DISTINCT)).aggregate([("ts", "min"), ("place", "min"), ("is_new", "max")])
-        found = found.rename_columns([*_DISTINCT, "ts", "place", "is_new"])
-        ranks = {number: rank for rank, (_isr, number) in enumerate(sorted(self._isrs.items()))}
-        rank = array_of([ranks[number] for number in range(len(ranks))], pa.int32())
-        found = found.append_column("rank", pc.fill_null(rank.take(_known(found["isr"])), -1))
-        return _ordered(_with_isrs(found)), lives
+            for life in lives:
+                of = -1 if life.topic_id is None else self._ids[life.topic_id]
+                yield _Life(key, of, 0 if of >= 0 else nameless, life.deleted, _in_order(found[life].values()))
+                nameless += of < 0
 
     def counts(self, most: int) -> Counts:
         """Count the changes.
@@ -249,68 +228,50 @@ class History:
             these: to no leader), ``isr_shrinks``, ``isr_expands``, ``isr_swaps``. And the partitions with the most
             leader changes, each with ``topic``, ``partition`` and the same numbers.
         """
-        steps, lives = self._steps()
-        counts = self._counted(steps, lives)
-        places = {(lives[life][0]) for life in pc.unique(steps["life"]).to_pylist()}
-        totals = {kind: sum(count[kind] for count in counts.values()) for kind in COUNTS}
-        moved = sum(count["leader_changes"] > 0 for count in counts.values())
+        counts = Counter(self._counts)
+        partitions = {life.partition_key for life in self._counted(self._reduced(), counts) if life.steps}
+        of_each: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTS, 0))
+        totals = dict.fromkeys(COUNTS, 0)
+        for (key, kind), count in counts.items():
+            of_each[key][kind] = count
+            totals[kind] += count
+        topics = list(self._topics)
         restless = [
-            {"topic": topic, "partition": number, **count}
-            for (topic, number), count in counts.items()
+            {"topic": topics[key >> 32], "partition": _signed(key), **count}
+            for key, count in of_each.items()
             if count["leader_changes"]
         ]
-        return {"partitions": len(places), "partitions_moved": moved, **totals}, most_changed(restless, most)
+        known = {"partitions": len(partitions), "partitions_moved": len(restless)}
+        return known | totals, most_changed(restless, most)
 
-    def _counted(
-        self, steps: pa.Table, lives: Sequence[tuple[int, int, int, int | None]]
-    ) -> dict[tuple[str, int], dict[str, int]]:
-        """Count each partition's changes."""
-        topics = list(self._topics)
-        counts: dict[tuple[str, int], dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTS, 0))
-        counts.update({place: dict(count) for place, count in self._counts.items()})
-        steps = _after_counted(steps)
-        before, moved = _moves(steps)
-        rows = steps.take(moved)
-        led = pc.not_equal(before["leader"], rows["leader"])
-        kinds = pa.table(
-            {
-                "life": rows["life"],
-                "led": led,
-                "lost": pc.and_(led, pc.equal(rows["leader"], NO_LEADER)),
-                "isr": self._isr_changes(before["isr"], rows["isr"])[0],
-            }
-        )
-        for row in kinds.group_by(kinds.column_names).aggregate([([], "count_all")]).to_pylist():
-            key = lives[row["life"]][0]
-            count = counts[topics[key >> 32], _signed(key)]
-            for name, is_so in (("leader_changes", row["led"]), ("leader_lost", row["lost"])):
-                count[name] += row["count_all"] if is_so else 0
-            if row["isr"]:
-                count[f"isr_{row['isr']}s"] += row["count_all"]
-        return counts
+    def _counted(self, rows: pa.Table, counts: Counter[tuple[int, str]]) -> Iterator[_Life]:
+        """Yield the incarnations in reduced rows; add their changes to the counts, by partition and kind."""
+        isrs = list(self._isrs)
+        for life in self._lives(rows):
+            key, steps = life.partition_key, life.steps
+            begin = next((place for place, step in enumerate(steps) if step[6]), 0)
+            moves = Counter(pairwise(step[4:6] for step in steps[begin:]))
+            for ((leader, isr), (new_leader, new_isr)), times in moves.items():
+                if leader != new_leader:
+                    counts[key, "leader_changes"] += times
+                    counts[key, "leader_lost"] += times * (new_leader == NO_LEADER)
+                if isr != new_isr and min(isr, new_isr) >= 0 and (kind := _isr_change(isrs[isr], isrs[new_isr])[0]):
+                    counts[key, f"isr_{kind}s"] += times
+            yield life
 
-    def _isr_changes(self, before: pa.Array, after: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
+    def _isr_changes(self, before: pa.Array, after: pa.Array) -> Iterator[pa.Array]:
         """The kind of change from one ISR to the next, and the brokers that left and came, by the ISRs' numbers.
 
         All are null where an ISR is unknown or none was before, the kind is too where only the order differs.
         """
-        isrs = [_brokers(isr) for isr in self._isrs]
+        isrs = list(self._isrs)
         width = max(len(isrs), 1)
         known = pc.and_(pc.greater_equal(before, 0), pc.greater_equal(after, 0))
         pairs = pc.add(pc.multiply(before.cast(pa.int64()), width), after.cast(pa.int64()))
-        pairs = pc.if_else(known, pairs, None)
-        if isinstance(pairs, pa.ChunkedArray):
-            pairs = pairs.combine_chunks()
-        coded = pairs.dictionary_encode()
-        kinds, removed, added = [], [], []
-        for pair in coded.dictionary.to_pylist():
-            old, new = isrs[pair // width], isrs[pair % width]
-            kinds.append(isr_change(set(old), set(new)))
-            removed.append([broker for broker in old if broker not in new])
-            added.append([broker for broker in new if broker not in old])
-        columns = (array_of(kinds, pa.string()), array_of(removed, INTS), array_of(added, INTS))
-        kind, left, came = (values.take(coded.indices) for values in columns)
-        return kind, left, came
+        coded = pc.if_else(known, pairs, None).dictionary_encode()
+        found = [_isr_change(isrs[pair // width], isrs[pair % width]) for pair in coded.dictionary.to_pylist()]
+        for place, kind in enumerate((pa.string(), INTS, INTS)):
+            yield array_of([change[place] for change in found], kind).take(coded.indices)
 
     def changes(self, cluster: str, full: pa.Table, rows: pa.Table) -> pa.Table:
         """Return the table ``CHANGES``.
@@ -321,17 +282,23 @@ class History:
             rows: The requests that told them: ``ts``, ``controller_id`` and ``frame_id``. A place that was given with a
                 state is the number of such a row in the upper half, and that of a row of ``full`` in the lower.
         """
-        steps, lives = self._steps()
-        count = steps.num_rows
+        lives, steps_of, numbers = [], array("q"), array("q")
+        states = self._reduced()
+        for number, life in enumerate(self._lives(states)):
+            lives.append(life[:-1])
+            steps_of.extend([number] * len(life.steps))
+            numbers.extend(step[7] for step in life.steps)
+        count = len(numbers)
         if not count:
             return CHANGES.empty_table()
-        life = steps["life"].combine_chunks()
+        steps = states.take(array_of(numbers, pa.int64()))
+        lived = array_of(steps_of, pa.int64())
         of = [array_of(list(values), kind) for values, kind in zip(zip(*lives, strict=True), _LIFE_TYPES, strict=True)]
-        key, topic_id, incarnation, deleted = (values.take(life) for values in of)
+        key, topic_id, incarnation, deleted = (values.take(lived) for values in of)
         place = steps["place"].combine_chunks()
         told = full.select(["isr", "replicas"]).take(pc.bit_wise_and(place, 0xFFFFFFFF))
         request = rows.take(pc.shift_right(place, 32))
-        is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(life[1:], life[:-1])])
+        is_first = pa.concat_arrays([pa.array([True]), pc.not_equal(lived[1:], lived[:-1])])
         former = {
             name: pc.if_else(is_first, None, _shifted(steps[name].combine_chunks()))
             for name in ("leader", *STATE_ORDER, "isr")
@@ -369,26 +336,22 @@ class History:
 
         States that are added later with lower epochs than those are left out.
         """
-        if self._rows <= most or self._reduced().num_rows <= most:
+        states = None if self._rows <= most else self._reduced()
+        if states is None or states.num_rows <= most:
             return
-        ends = self._reduced().filter(pc.equal(self._reduced()["leader"], BEING_DELETED))
-        steps, lives = self._steps()
-        self._counts = dict(self._counted(steps, lives))
-        life = steps["life"].combine_chunks()
-        keys, ids = (array_of([life[at] for life in lives], kind) for at, kind in ((0, pa.int64()), (1, pa.int32())))
-        kept = steps.append_column("partition_key", keys.take(life)).append_column("topic_id", ids.take(life))
-        kept = kept.set_column(kept.column_names.index("isr"), "isr", kept["rank"]).drop_columns("is_counted")
-        self._isrs = {isr: number for number, isr in enumerate(sorted(self._isrs))}
-        several = [key for key, count in Counter(life[0] for life in lives).items() if count > 1]
-        changed, end = pc.not_equal(life[1:], life[:-1]), pa.array([True])
-        begins = pc.is_in(kept["partition_key"], value_set=array_of(several, pa.int64()))
-        begins = pc.and_(begins, pa.concat_arrays([end, changed]))
-        place = ends.column_names.index("isr")
-        self._states = [ends.set_column(place, "isr", _repeated(-1, ends.num_rows, pa.int32()))]
-        for chosen, is_counted in ((pa.concat_arrays([changed, end]), True), (begins, False)):
-            some = kept.filter(chosen)
-            some = some.append_column("is_counted", pa.repeat(pa.scalar(is_counted), some.num_rows))
-            self._states.append(some.select(_ROWS.names).cast(_ROWS))
+        kept: list[tuple[int, int, bool]] = []
+        for _key, group in groupby(self._counted(states, self._counts), itemgetter(0)):
+            lives = list(group)
+            for life in lives:
+                if life.steps:
+                    kept.append((life.steps[-1][7], life.topic_id, True))
+                    if len(lives) > 1:  # its begin tells it from the one before
+                        kept.append((life.steps[0][7], life.topic_id, False))
+        chosen = table_of(kept, _KEPT)
+        some = states.take(chosen["row"])
+        for name in ("topic_id", "is_counted"):
+            some = some.set_column(_KEYS.index(name), name, chosen[name])
+        self._states = [states.filter(pc.equal(states["leader"], BEING_DELETED)), some]
         self._rows = sum(table.num_rows for table in self._states)
         self._compact_at = _COMPACT_ROWS
 
@@ -412,6 +375,7 @@ REDUCED: Final = pa.schema([*(field for field in TOLD if field.name != "replicas
 """States with the time at which the first broker was told of each, in us since 1970."""
 
 _LIFE_TYPES: Final = (pa.int64(), pa.int32(), pa.int32(), pa.int64())
+_KEPT: Final = pa.schema([("row", pa.int64()), ("topic_id", pa.int32()), ("is_counted", pa.bool_())])
 
 
 def most_changed(rows: Iterable[dict[str, Any]], most: int) -> list[dict[str, Any]]:
@@ -543,61 +507,21 @@ def _brokers(isr: bytes) -> tuple[int, ...]:
     return struct.unpack(f"={len(isr) // 4}i", isr)
 
 
-def _with_isrs(steps: pa.Table) -> pa.Table:
-    """Leave out states whose ISR is not known where it is known of the same state: one log prints it, another does not.
+def _in_order(states: Collection[_Step]) -> list[_Step]:
+    """Sort the states of an incarnation, without those whose ISR one log does not print where another does.
 
     A state without a partition epoch is the same as any of its leader's epoch.
     """
-    unknown = steps.filter(pc.less(steps["isr"], 0))
-    if not unknown.num_rows:
-        return steps
-    known = steps.filter(pc.greater_equal(steps["isr"], 0))
-    keys = ["life", "leader", *STATE_ORDER]
-    is_dated = pc.greater_equal(unknown["partition_epoch"], 0)
-    left = [
-        rows.join(known.select(same), same, join_type="left anti")
-        for rows, same in ((unknown.filter(is_dated), keys), (unknown.filter(pc.invert(is_dated)), keys[:-1]))
-    ]
-    return pa.concat_tables([known, *left])
+    if min((step[5] for step in states), default=0) >= 0:
+        return sorted(states)
+    printed = [(epoch, version, leader) for epoch, version, _ts, _by, leader, isr, *_ in states if isr >= 0]
+    known = {*printed, *((epoch, -1, leader) for epoch, _version, leader in printed)}
+    return sorted(step for step in states if step[5] >= 0 or (*step[:2], step[4]) not in known)
 
 
-def _ordered(steps: pa.Table) -> pa.Table:
-    """Sort the states of each life by epochs, then by their other columns.
-
-    They mostly come in the order of their epochs, so that few lives are left to sort by more than the life.
-    """
-    steps = steps.combine_chunks()
-    if steps.num_rows < 2:
-        return steps
-    steps = steps.take(pc.sort_indices(steps["life"]))
-    earlier, later = steps.slice(0, steps.num_rows - 1), steps.slice(1)
-    early = None
-    for name in reversed(_ORDER[1:]):
-        less = pc.less(later[name], earlier[name])
-        early = less if early is None else pc.or_(less, pc.and_(pc.equal(later[name], earlier[name]), early))
-    lives = pc.unique(later["life"].filter(pc.and_(pc.equal(earlier["life"], later["life"]), early)))
-    if not len(lives):
-        return steps
-    mixed = pc.is_in(steps["life"], value_set=lives)
-    sorted_ones = steps.filter(mixed).sort_by([(name, "ascending") for name in _ORDER])
-    return pa.concat_tables([steps.filter(pc.invert(mixed)), sorted_ones]).combine_chunks()
-
-
-def _after_counted(steps: pa.Table) -> pa.Table:
-    """Leave out the states before the one up to which the changes of a life are counted."""
-    if not pc.any(steps["is_counted"]).as_py():
-        return steps
-    rows = array_of(range(steps.num_rows), pa.int64())
-    counted = rows.filter(steps["is_counted"].combine_chunks())
-    life = steps["life"].combine_chunks()
-    begin = counted.take(pc.index_in(life, value_set=life.take(counted)))
-    return steps.filter(pc.fill_null(pc.greater_equal(rows, begin), True))
-
-
-def _moves(steps: pa.Table) -> tuple[pa.Table, pa.Array]:
-    """The states before those whose leader or ISR differs from theirs, and the numbers of these."""
-    earlier, later = steps.slice(0, max(steps.num_rows - 1, 0)), steps.slice(1)
-    moved = pc.or_(pc.not_equal(earlier["leader"], later["leader"]), pc.not_equal(earlier["isr"], later["isr"]))
-    rows = pc.and_(pc.equal(earlier["life"], later["life"]), moved)
-    numbers = array_of(range(1, steps.num_rows), pa.int64()).filter(rows.combine_chunks())
-    return earlier.filter(rows), numbers
+@lru_cache(1 << 14)
+def _isr_change(before: bytes, after: bytes) -> tuple[str | None, list[int], list[int]]:
+    """The kind of change from one ISR to the next, the brokers that left, and those that came."""
+    old, new = _brokers(before), _brokers(after)
+    kind = isr_change(set(old), set(new))
+    return kind, [broker for broker in old if broker not in new], [broker for broker in new if broker not in old]

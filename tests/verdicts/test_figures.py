@@ -128,6 +128,13 @@ def test_a_topic_that_is_created_again_without_an_id_has_a_history_of_its_own(st
     assert totals == expected | {"isr_shrinks": 0, "isr_expands": 0}
 
 
+def test_deletions_beyond_the_limit_count_no_partition() -> None:
+    found = History()
+    found.add(pa.Table.from_pylist([deletion(1), deletion(2)], schema=STATES))
+    found.limit(1)
+    assert found.counts(10)[0]["partitions"] == 0
+
+
 def test_incarnations_are_told_apart_whatever_task_reads_their_states() -> None:
     parts = [History() for _ in range(3)]
     for number, row in enumerate([*CREATED_AGAIN, told(1, 0, 1, 7), deletion(5, 7), told(6, 0, 2, 7)]):
