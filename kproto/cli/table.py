@@ -26,7 +26,7 @@ _PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL
 _TYPES: Final = {0: "unknown", 1: "incremental", 2: "full"}
 
 
-def table(parts: Dissection, width: int | None = None, *, color: bool = False) -> Iterator[str]:
+def table(parts: Dissection, width: int | None, *, color: bool) -> Iterator[str]:
     """Return the lines of the table.
 
     Args:

@@ -160,13 +160,12 @@ def _findings(facts: Facts) -> Iterable[Row]:
 
 def _missed(facts: Facts) -> Iterable[Row]:
     for broker, body in missed_updates(facts, _TOLD_US):
-        if facts.may_hide(broker, body.first, body.first, _TOLD_US):
-            continue  # the doctor says that it cannot tell
         sent = body.request
-        yield (
-            body.first, broker, sent.body_id, sent.controller_id, sent.controller_epoch, sent.n_partitions,
-            facts.dead_since(broker),
-        )  # fmt: skip
+        if not facts.may_hide(broker, body.first, body.first, _TOLD_US):  # else the doctor says that it cannot tell
+            yield (
+                body.first, broker, sent.body_id, sent.controller_id, sent.controller_epoch, sent.n_partitions,
+                facts.dead_since(broker),
+            )  # fmt: skip
 
 
 def _lives(facts: Facts) -> Iterable[Row]:

@@ -691,6 +691,21 @@ def test_another_file_is_tried_while_the_disk_is_full(limits: dict[str, Any], tm
     assert (summary.packets, summary.bad_input_count) == (2, 0)
 
 
+def test_a_recording_goes_on_in_its_file_while_no_other_can_begin(tmp_path: Path) -> None:
+    clock, folder, away = FakeClock(), tmp_path / "here", tmp_path / "away"
+    folder.mkdir()
+    with RotatingRecorder(folder / "t", max_bytes=1, clock=clock) as recorder:
+        folder.rename(away)
+        recorder.record("sent", ("127.0.0.1", 1), ("127.0.0.1", 2), 0, [METADATA])
+        away.rename(folder)
+        recorder.rotate_if_due()  # not at once again
+        assert recorder.path.name == "t-00001.pcapng.part"
+        clock.sleep(10_000)
+        recorder.rotate_if_due()
+    assert sorted(path.name for path in folder.iterdir()) == ["t-00001.pcapng", "t-00002.pcapng"]
+    assert recorder.lost == 0
+
+
 def test_numbers_go_on_after_an_earlier_run(tmp_path: Path) -> None:
     (tmp_path / "t-00007.pcapng").write_bytes(b"earlier")
     (tmp_path / "t-00009.pcapng.part").write_bytes(b"killed")

@@ -57,11 +57,7 @@ def test_a_commands_json_has_broker_id(command: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "path",
-    [CAPTURES[1], pytest.param(kraft_runs.capture("kraft-4.1-b"), marks=pytest.mark.slow)],
-    ids=["ZooKeeper", "KRaft"],
-)
+@pytest.mark.parametrize("path", [CAPTURES[1], kraft_runs.capture("kraft-4.1-b")], ids=["ZooKeeper", "KRaft"])
 @pytest.mark.usefixtures("read_once")
 def test_an_answers_json_has_broker_id(path: Path) -> None:
     named = set()

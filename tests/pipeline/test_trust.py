@@ -222,12 +222,9 @@ def a_long_text(table: pa.Table) -> pa.Table:
 
 @pytest.mark.parametrize(
     ("more", "name"),
-    [
-        (many_rows, "requests"),
-        pytest.param(many_rows, "captures", marks=pytest.mark.slow),
-        pytest.param(a_long_text, "partition_states", marks=pytest.mark.slow),
-        pytest.param(a_long_text, "captures", marks=pytest.mark.slow),
-    ],
+    few(
+        [(many_rows, "requests"), (many_rows, "captures"), (a_long_text, "partition_states"), (a_long_text, "captures")]
+    ),
 )
 def test_a_small_file_that_would_fill_the_memory_is_refused_in_one_line(
     more: Callable[[pa.Table], pa.Table], name: str, tables: Path

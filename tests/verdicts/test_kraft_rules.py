@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from commands import kproto_rows
+from conftest import few
 from kraft_runs import HEALTHY, NODES, RUNS, capture, metadata
 from lines_run import lines_run
 
@@ -53,9 +54,7 @@ def test_runs_with_kills_and_shutdowns_alone_show_none_of_these_faults(run: str)
     assert not KRAFT_RULES & set(found(run))
 
 
-@pytest.mark.parametrize(
-    "node", [pytest.param(node, marks=[] if node is None else pytest.mark.slow) for node in (None, *NODES[HEALTHY])]
-)
+@pytest.mark.parametrize("node", few([None, *NODES[HEALTHY]]))
 def test_a_healthy_run_shows_nothing_above_a_note(node: int | None) -> None:
     files = metadata(HEALTHY, node)
     for places in ([files], [files, capture(HEALTHY)]):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from conftest import DATA
+from conftest import DATA, few
 
 from kproto.api import CONTROL_APIS, ApiKey, api_name, check_version
 from kproto.capture import WHOLE, exchanges, frames
@@ -188,11 +188,8 @@ def shown(value: object) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-@pytest.mark.parametrize(
-    "capture",
-    [path if "cut" in path.name else pytest.param(path, marks=pytest.mark.slow) for path in CAPTURES],
-    ids=lambda path: path.name.partition(".pcap")[0],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name.partition(".pcap")[0])
 def test_tshark_reads_every_control_message_of_a_real_capture_as_kproto_does(
     script: Path, capture: Path, tmp_path: Path
 ) -> None:
@@ -204,16 +201,7 @@ def test_tshark_reads_every_control_message_of_a_real_capture_as_kproto_does(
         assert not by_kproto - by_tshark
 
 
-@pytest.mark.parametrize(
-    "run",
-    [
-        "kraft-4.1-d",
-        *(
-            pytest.param(f"kraft-{name}", marks=pytest.mark.slow)
-            for name in ("3.9-a", "3.9-m", "4.1-a", "4.1-b", "4.1-c")
-        ),
-    ],
-)
+@pytest.mark.parametrize("run", few(f"kraft-{name}" for name in ("4.1-d", "3.9-a", "3.9-m", "4.1-a", "4.1-b", "4.1-c")))
 def test_tshark_reads_every_record_of_the_metadata_log_as_kproto_does(script: Path, run: str, tmp_path: Path) -> None:
     by_kproto = records_by_kproto(KRAFT / f"{run}.pcap.gz")
     assert by_kproto

@@ -113,6 +113,7 @@ def test_a_step_while_another_is_taken_is_refused(server, long_step):
     finally:
         release.set()
         first.join(60)
+    assert step(server, "kill 0") == (400, {"error": "ended by the test"})
 
 
 @pytest.mark.parametrize(
