@@ -17,9 +17,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kproto.capture.source import Source
 from kproto.errors import CaptureError, first_reasons
 from kproto.metadata_log.batches import HEADER_BYTES, Fault, LogRecord, RecordBatch, batches_in
-from kproto.metadata_log.finding import SEGMENT, SNAPSHOT
+from kproto.metadata_log.finding import PACKED, SEGMENT, SNAPSHOT
 from kproto.metadata_log.records import SnapshotFooterRecord, SnapshotHeaderRecord
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ _MOST_FAULTS: Final = 1000
 _WINDOW: Final = 256 << 20
 _LARGEST_BATCH: Final = 32 << 20
 """Bytes that are read behind the last that was written: a sparse copy may lack zeros at the end of a batch."""
+
+_PACKED_TIMES: Final = 100
+"""A packed file is unpacked to so many times its size, and a batch, at most: the CRC of each batch packs badly."""
 
 
 class LogFault(NamedTuple):
@@ -346,15 +350,18 @@ def _settle(
 
 
 def _file_batches(path: str, log: MetadataLog) -> Iterator[RecordBatch]:
-    """Yield the batches of a file; note what is none."""
+    """Yield the batches of a file, packed or not; note what is none."""
     try:
-        with Path(path).open("rb") as file:
+        with Path(path).open("rb", buffering=0) as file:
             begin, held = 0, b""
             end = log.file_ends[path] = FileEnd()
-            left = _written(file.fileno()) + _LARGEST_BATCH
+            is_packed = PACKED.fullmatch(path) is not None
+            left = _PACKED_TIMES * file.seek(0, os.SEEK_END) if is_packed else _written(file.fileno())
+            left += _LARGEST_BATCH
             file.seek(0)
+            source = Source(file)
             while True:
-                window = file.read(min(_WINDOW, left))
+                window = _window(source, min(_WINDOW, left))
                 left -= len(window)
                 is_last = len(window) < _WINDOW
                 held += window
@@ -372,10 +379,22 @@ def _file_batches(path: str, log: MetadataLog) -> Iterator[RecordBatch]:
                             end = log.file_ends[path] = end._replace(at=at)
                         _note(path, begin, found, log)
                 if is_last:
-                    return
+                    break
                 begin, held = begin + rest, held[rest:]
+            if source.damage is not None or (is_packed and left <= 0 and source.read()):
+                more = f"it unpacks to more than {_PACKED_TIMES} times its size; the rest is left out"
+                log.fault(path, begin + len(held), 0, source.damage or more)
     except OSError as e:
         raise CaptureError(f"{path}: {e.strerror or e}") from None
+
+
+def _window(source: Source, size: int) -> bytes:
+    """The next bytes of a file, as many as there are up to a size."""
+    pieces: list[bytes] = []
+    while size > 0 and (piece := source.read()):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
 
 
 def _written(descriptor: int) -> int:

@@ -8,14 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kproto.errors import CaptureError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 TOPIC: Final = "__cluster_metadata"
 DIRECTORY: Final = f"{TOPIC}-0"
-SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_PACKING: Final = r"(?:\.(?:gz|bz2|xz|zst|zstd))"
+SNAPSHOT: Final = re.compile(rf"(\d{{20}})-(\d{{10}})\.checkpoint{_PACKING}?")
+SEGMENT: Final = re.compile(rf"\d{{20}}\.log{_PACKING}?")
+"""The names of a log's files, packed or not."""
 
-SEGMENT: Final = re.compile(r"\d{20}\.log")
+PACKED: Final = re.compile(rf".*{_PACKING}", re.S)
+_LOG: Final = re.compile(rf".*\.log{_PACKING}?", re.S)
 _QUORUM_STATE: Final = "quorum-state"
 _MOST_DIRECTORIES: Final = 10_000
 _HEADER_BYTES: Final = 61
@@ -48,13 +54,18 @@ class LogFiles:
         """Segments and snapshots."""
         return [*self.segments, *self.snapshots]
 
+    def growing(self) -> list[str]:
+        """The segments that may grow: those that are not packed."""
+        return [path for path in self.segments if not PACKED.fullmatch(path)]
+
 
 def find(paths: Iterable[str | os.PathLike[str]]) -> tuple[LogFiles, list[str]]:
     """Part some paths into the files of metadata logs and the others.
 
     A directory counts if it is, or holds at any depth, a copy of ``__cluster_metadata-0``: it has that name, or
     a ``quorum-state`` or snapshots, or segments that begin with records of metadata. Other partitions' logs beside it
-    are never opened as such. A file counts by its name: a snapshot's, or ``.log`` with metadata at its beginning.
+    are never opened as such. A file counts by its name: a snapshot's, or ``.log`` with metadata at its beginning; both
+    may be packed.
 
     Returns:
         The files of metadata logs; and the paths that have none, with the directories that hold captures as well.
@@ -74,7 +85,7 @@ def find(paths: Iterable[str | os.PathLike[str]]) -> tuple[LogFiles, list[str]]:
                 others += [path] if captures_in(Path(path)) else []
         elif SNAPSHOT.fullmatch(Path(path).name):
             of_path.snapshots.append(path)
-        elif Path(path).suffix == ".log" and (_is_in_log(Path(path)) or is_log_file(path)):
+        elif _LOG.fullmatch(path) and (_is_in_log(Path(path)) or is_log_file(path)):
             of_path.segments.append(path)
         elif Path(path).name == _QUORUM_STATE:
             of_path.states.append(path)
@@ -96,14 +107,16 @@ def _is_in_log(path: Path) -> bool:
 
 def is_log_file(path: str | os.PathLike[str]) -> bool:
     """Whether the first batch of a file that is not damaged holds records of metadata."""
+    from kproto.capture.source import Source
+
     try:
-        with Path(path).open("rb") as file:
-            head = file.read(_HEADER_BYTES)
+        with Source(path) as source:
+            head = source.peek(_HEADER_BYTES)
             if len(head) < _HEADER_BYTES or head[_FORMAT_AT] != _FORMAT:
                 return False
             length = int.from_bytes(head[_LENGTH], "big", signed=True)
-            head += file.read(min(max(length + _LENGTH.stop, _BEGINNING) - _HEADER_BYTES, _LARGEST_BATCH))
-    except OSError:
+            head = source.peek(min(max(length + _LENGTH.stop, _BEGINNING), _LARGEST_BATCH))
+    except CaptureError:
         return False
     from kproto.metadata_log.batches import RecordBatch, batches_in
     from kproto.metadata_log.records import MetadataRecord

@@ -85,7 +85,7 @@ class GrowingLog:
         if time.monotonic() >= self._list_at:
             self._list_at = time.monotonic() + _LIST_S
             files, _others = find(self._paths)
-            for path in files.segments:
+            for path in files.growing():
                 self._ends.setdefault(path, FileEnd())
             if self._is_partial and self._snapshots < {*files.snapshots}:
                 self._want_all()
@@ -145,7 +145,7 @@ class GrowingLog:
         self._fold = LogFold()
         self.folded = self._fold.run(log)
         self.faults, self.fault_count, self.is_whole = log.faults, log.fault_count, True
-        self._ends = {path: log.file_ends[path] for path in files.segments}
+        self._ends = {path: log.file_ends[path] for path in files.growing()}
         self._snapshots, self._is_partial = {*files.snapshots}, log.lacks_beginning or bool(log.gaps)
         self.next_offset, self.epoch, self.time_ms = 0, -1, -1
         for snapshot in log.snapshots[-1:]:

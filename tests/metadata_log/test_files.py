@@ -1,6 +1,8 @@
 """Batches and files of the metadata log: damage is named and loses nothing else; snapshots and logs agree."""
 
+import bz2
 import gzip
+import lzma
 import tracemalloc
 from functools import cache
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import zstandard
 from crc32c import crc32c
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -20,6 +23,7 @@ from kproto.metadata_log.batches import UNPACKED_MOST, Fault, RecordBatch, batch
 from kproto.metadata_log.files import LogFault, MetadataLog, read
 from kproto.metadata_log.finding import find
 from kproto.metadata_log.folding import FoldedLog, fold
+from kproto.metadata_log.growing import GrowingLog
 from kproto.metadata_log.image import FoldedPartition, Image
 from kproto.metadata_log.records import (
     AbortTransactionRecord,
@@ -105,6 +109,39 @@ def test_bytes_that_look_like_batches_cost_no_more_than_their_number() -> None:
 def test_space_that_was_reserved_is_no_damage() -> None:
     data = b"".join(several(2)) + bytes(5000)
     assert [type(found) for found in batches_in(data)] == [RecordBatch, RecordBatch]
+
+
+@pytest.mark.parametrize("ending", ["gz", "xz", "bz2", "zst"])
+def test_packed_files_are_read_as_what_was_packed(ending: str, tmp_path: Path) -> None:
+    """People pack what they send: one file, or each of a directory; a copy of one that is there too counts once."""
+    pack = {"gz": gzip.compress, "xz": lzma.compress, "bz2": bz2.compress, "zst": zstandard.ZstdCompressor().compress}
+    source = metadata(RUNS[0], 1000)
+    found, place = find([source])[0], tmp_path / "__cluster_metadata-0"
+    place.mkdir()
+    for path in map(Path, found.paths()):
+        (place / f"{path.name}.{ending}").write_bytes(pack[ending](path.read_bytes()))
+    whole = read(found)
+    for paths in ([place], sorted(place.iterdir()), [place, source]):
+        packed = read(find(paths)[0])
+        assert [batch.data for batch in packed.batches] == [batch.data for batch in whole.batches]
+        assert [snapshot.name for snapshot in packed.snapshots] == [snapshot.name for snapshot in whole.snapshots] != []
+        assert packed.faults == whole.faults == []
+    growing = GrowingLog([str(place)])
+    assert growing.read()
+    assert not growing.read()
+    copy = place.with_name("copy.log.gz")
+    copy.write_bytes(gzip.compress(whole.batches[0].data * 2)[:-9])
+    assert find([copy])[0].segments == [str(copy)]
+    assert "cut off" in read(find([copy])[0]).faults[0].reason
+
+
+def test_a_packed_file_is_unpacked_within_bounds(tmp_path: Path) -> None:
+    batch = batch_of(NoOpRecord())
+    path = tmp_path / "bomb.log.gz"
+    path.write_bytes(gzip.compress(batch + bytes(200 << 20)))
+    log = read(find([path])[0])
+    assert [found.data for found in log.batches] == [batch]
+    assert "the rest is left out" in log.faults[-1].reason
 
 
 def test_space_that_was_never_written_is_not_read(tmp_path: Path) -> None:
