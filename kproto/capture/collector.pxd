@@ -49,10 +49,16 @@ cdef class Collector:
     cdef public long long _held, _newest_ns, _behind_ns
 
     @cython.locals(packet=tuple, time_ns=cython.longlong, link=cython.longlong, buffer=bytes, start=Py_ssize_t,
-                   stop=Py_ssize_t, on_wire=cython.longlong, count=cython.longlong, reassembler=Reassembler,
-                   found=Segment, stream=Stream, offset=cython.longlong, newest_ns=cython.longlong,
-                   behind_ns=cython.longlong)
+                   stop=Py_ssize_t, on_wire=cython.longlong, count=cython.longlong,
+                   found=Segment, newest_ns=cython.longlong, behind_ns=cython.longlong, ahead_ns=cython.longlong,
+                   set_ns=cython.longlong, least_ns=cython.longlong, waiting=list, told=dict)
     cpdef packets(self, packets)
+
+    @cython.locals(stream=Stream, offset=cython.longlong, reassembler=Reassembler)
+    cdef _segment(self, long long time_ns, Segment found, list events)
+
+    @cython.locals(stream=Stream, set_ns=cython.longlong, by_ns=cython.longlong)
+    cpdef long long _set_by(self, long long time_ns, Segment found, long long newest_ns, dict told) except? -2
 
     @cython.locals(stream=Stream, offset=cython.longlong, buffer=object, begin=Py_ssize_t, end=Py_ssize_t,
                    time_ns=cython.longlong, more=Py_ssize_t)

@@ -28,7 +28,7 @@ from .fragments import Fragments
 from .link import ACK, endpoints, reverse, segment
 from .model import GAP, WHOLE, Connection, Exchange, Frame
 from .payloads import PayloadStore
-from .reassembly import NEVER, UNKNOWN, Reassembler, advance
+from .reassembly import NEVER, SET_NS, UNKNOWN, Reassembler, advance
 from .summary import StreamLoss
 from .wanted import WantedApis
 
@@ -553,13 +553,11 @@ class Conversation:
         self.held = held
 
 
-_SET_BACK_NS: Final = 500_000_000
-"""A connection's next bytes that are older than the ones before by more show that the recorder's clock was set back."""
-
 _LONGEST_NS: Final = 1 << 46
-"""By at most so much in all clocks are taken to be set back: most of a day."""
+"""By at most so much in all clocks are taken to be set: most of a day."""
 
-_LATEST_NS: Final = NEVER - _LONGEST_NS
+_LATEST_NS: Final = NEVER - (1 << 52)
+"""No later time is corrected."""
 
 _MOST_BEGUN: Final = 50_000
 """The most connections that are over whose beginnings are kept."""
@@ -605,7 +603,7 @@ class Collector:
     ) -> None:
         self.time_ns: int = 0
         self._newest_ns = 0
-        self._behind_ns = 0  # by how much the recorder's clock was set back meanwhile
+        self._behind_ns = 0  # by how much the recorder's clock was set back meanwhile; negative: put forward
         self._summary = summary
         self._capture = capture
         self._ports = None if ports is None else frozenset(ports)
@@ -636,54 +634,102 @@ class Collector:
     def packets(self, packets: Iterable[Packet]) -> list[Event]:
         """Take the next packets of the capture; return the frames and exchanges that they complete."""
         events: list[Event] = []
-        summary, fragments, reassembler = self._summary, self._fragments, self._reassembler
+        summary, fragments = self._summary, self._fragments
         time_ns, count, newest_ns, behind_ns = self.time_ns, summary.packets, self._newest_ns, self._behind_ns
+        least_ns = SET_NS
+        waiting: list[tuple[int, Segment]] = []
+        told: dict[bytes, int] = {}
         for time_ns, link, buffer, start, stop, on_wire in packets:
-            if behind_ns and time_ns < _LATEST_NS:
+            if behind_ns and -behind_ns < time_ns < _LATEST_NS:
                 time_ns += behind_ns
             if not count:
-                summary.first_ns = time_ns
+                newest_ns = summary.first_ns = time_ns
             count += 1
             found = segment(time_ns, link, buffer, start, stop, on_wire, fragments, summary)
             if found is None:
                 continue
-            if time_ns >= newest_ns:
-                newest_ns = time_ns
-            elif newest_ns - time_ns > _SET_BACK_NS and self._is_set_back(count, time_ns, newest_ns - time_ns, found):
-                self._behind_ns = behind_ns = behind_ns + newest_ns - time_ns
-                time_ns = newest_ns
-            stream = reassembler.in_order(time_ns, found)
-            if stream is None:
-                self._stream_events(reassembler.segment(time_ns, found), events)
-            elif found.on_wire:
-                offset = stream.offset - found.on_wire
-                self._stream_event(stream, offset, found.buffer, found.begin, found.end, time_ns, False, events)
+            if waiting and not -least_ns <= time_ns - waiting[0][0] <= least_ns:
+                newest_ns, told = self._take(waiting, newest_ns, events), {}
+            ahead_ns = time_ns - newest_ns
+            if -least_ns <= ahead_ns <= least_ns and not waiting:
+                if ahead_ns > 0:
+                    newest_ns = time_ns
+                self._segment(time_ns, found, events)
+                continue
+            set_ns = self._set_by(time_ns, found, newest_ns, told) if time_ns < _LATEST_NS else 0
+            waiting.append((time_ns, found))
+            if set_ns != NEVER:
+                if set_ns:
+                    self._note_set(count - len(waiting) + 1, set_ns)
+                    time_ns -= set_ns
+                    behind_ns -= set_ns
+                    self._behind_ns = behind_ns
+                newest_ns = self._take(waiting, newest_ns, events, set_ns)
+                told = {}
+        if waiting:
+            newest_ns = self._take(waiting, newest_ns, events)
         summary.packets = count
         self._newest_ns = newest_ns
         self.time_ns = summary.last_ns = time_ns
         return events
 
-    def _is_set_back(self, count: int, time_ns: int, by_ns: int, found: Segment) -> bool:
-        """Whether a packet of a time that has passed shows that the clock was set back: its connection goes on in it.
+    def _take(self, waiting: list[tuple[int, Segment]], newest_ns: int, events: list[Event], set_ns: int = 0) -> int:
+        """Take the segments that waited; return the newest time."""
+        for time_ns, found in waiting:
+            newest_ns = max(newest_ns, time_ns - set_ns)
+            self._segment(time_ns - set_ns, found, events)
+        waiting.clear()
+        return newest_ns
 
-        It has the bytes that follow, or acknowledges what came last. Packets of files that were joined in another order
-        do neither.
+    def _segment(self, time_ns: int, found: Segment, events: list[Event]) -> None:
+        reassembler = self._reassembler
+        stream = reassembler.in_order(time_ns, found)
+        if stream is None:
+            self._stream_events(reassembler.segment(time_ns, found), events)
+        elif found.on_wire:
+            offset = stream.offset - found.on_wire
+            self._stream_event(stream, offset, found.buffer, found.begin, found.end, time_ns, False, events)
+
+    def _set_by(self, time_ns: int, found: Segment, newest_ns: int, told: dict[bytes, int]) -> int:
+        """By how much the recorder's clock was set before a packet; 0: not at all; ``NEVER``: others may tell.
+
+        The clocks of two senders tell, as one of them may have stood still. Where they show none, a connection that
+        goes on in a time that has passed does: it has the bytes that follow, or acknowledges what came last. Packets of
+        files that were joined in another order do neither.
+
+        Args:
+            time_ns, found: The packet.
+            newest_ns: The newest time so far.
+            told: What the packets behind that told, by sender.
         """
         stream = self._reassembler.stream(found.flow)
-        if (
-            stream is None
-            or found.sequence != stream.next
-            or not (
-                found.on_wire or (stream.peer.active_ns > stream.active_ns and found.acknowledged == stream.peer.next)
-            )
-            or stream.held_bytes
-            or max(stream.active_ns, stream.peer.active_ns) - time_ns <= _SET_BACK_NS
-            or self._behind_ns + by_ns > _LONGEST_NS
-        ):
-            return False
-        told = f"times from here on: the clock was set back by {by_ns / 1e9:.1f} s, they are told as if it had gone on"
-        self._summary.bad(told, count)
-        return True
+        if stream is None:
+            return NEVER
+        set_ns = stream.set_by(time_ns, found)
+        by_ns = newest_ns - time_ns
+        if set_ns == NEVER:
+            is_next = found.sequence == stream.next and not stream.held_bytes
+            if found.on_wire == 0:
+                is_next &= stream.peer.active_ns > stream.active_ns and found.acknowledged == stream.peer.next
+            is_older = max(stream.active_ns, stream.peer.active_ns) - time_ns > SET_NS
+            is_set = is_next and is_older and by_ns > SET_NS
+            set_ns = -by_ns if is_set else NEVER if stream.ticks >= 0 else 0
+        elif set_ns:
+            width = (len(found.flow) - 4) // 2
+            told[found.flow[:width]] = set_ns
+            if len(told) == 1 and found.flow[:width] != found.flow[width : 2 * width]:
+                return NEVER
+            if abs(max(told.values()) - min(told.values())) > SET_NS:
+                return 0
+        is_far = set_ns != NEVER and (abs(self._behind_ns - set_ns) > _LONGEST_NS or set_ns > time_ns)
+        return 0 if is_far else set_ns
+
+    def _note_set(self, number: int, set_ns: int) -> None:
+        way = "set back" if set_ns < 0 else "put forward"
+        told = (
+            f"times from here on: the clock was {way} by {abs(set_ns) / 1e9:.1f} s, they are told as if it had gone on"
+        )
+        self._summary.bad(told, number)
 
     def add_segment(self, time_ns: int, found: Segment) -> list[Event]:
         """Take the next TCP segment, from a packet that was counted elsewhere."""

@@ -1,7 +1,7 @@
 cimport cython
 
 
-cdef long long _ETHERNET, _COOKED, _COOKED_2, _IP, _IPV4, _IPV6
+cdef long long _ETHERNET, _COOKED, _COOKED_2, _IP, _IPV4, _IPV6, _TICKS
 cdef int _UDP, _AUTHENTICATION, _MOST_LAYERS
 
 cdef long long _u16(bytes buffer, Py_ssize_t at) except -1
@@ -21,3 +21,7 @@ cdef class Segment:
                layers=cython.int)
 cpdef Segment segment(long long time_ns, long long link, bytes buffer, Py_ssize_t start, Py_ssize_t stop,
                       long long on_wire, fragments, summary)
+
+
+@cython.locals(at=Py_ssize_t)
+cpdef long long ticks_of(Segment segment) except? -2

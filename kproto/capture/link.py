@@ -21,6 +21,7 @@ FIN, SYN, RST, ACK = 1, 2, 4, 16
 _ETHERNET, _COOKED, _COOKED_2, _IP = 1, 113, 276, 101
 _IPV4, _IPV6 = 0x0800, 0x86DD
 _UDP, _AUTHENTICATION = 17, 51
+_TICKS = 0x0101080A
 _MOST_LAYERS = 16  # the most packets inside one another
 
 _FAMILY_FIRST: Final = {0, 108}
@@ -207,6 +208,14 @@ def segment(
     found.end = end
     found.on_wire = wire_length
     return found
+
+
+def ticks_of(segment: Segment) -> int:
+    """What a sender's own clock shows, as TCP's option has it where systems put it; -1: nothing."""
+    at = segment.begin - 12
+    if at < 0 or _u32(segment.buffer, at) != _TICKS:
+        return -1
+    return _u32(segment.buffer, at + 4)
 
 
 def _u16(buffer: bytes, at: int) -> int:

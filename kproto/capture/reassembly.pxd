@@ -1,7 +1,9 @@
 cimport cython
 
-from .link cimport Segment
+from .link cimport Segment, ticks_of
 
+
+cdef long long _TOLD_NS
 
 cpdef long long advance(long long sequence, long long length) except? -2
 cpdef long long distance(long long sequence, long long reference) except? -2
@@ -13,9 +15,15 @@ cdef class Stream:
     cdef public object start, far, _held
     cdef public int side
     cdef public long long next, offset, first, active_ns, finish, held_bytes, acknowledged, acknowledged_ns, hole_ns
-    cdef public long long due_ns
+    cdef public long long due_ns, ticks, told_ns
     cdef public Py_ssize_t _held_from
-    cdef public bint seen, closed, ignored, ended_unread
+    cdef public bint seen, closed, ignored, ended_unread, is_timed
+
+    @cython.locals(ticks=cython.longlong, passed_ns=cython.longlong, set_ns=cython.longlong)
+    cpdef long long set_by(self, long long time_ns, Segment segment) except? -2
+
+    @cython.locals(ticks=cython.longlong, passed_ms=cython.longlong)
+    cpdef tell(self, long long time_ns, Segment segment)
 
 
 cdef class TcpConnection:

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from .link import ACK, FIN, RST, SYN, Segment, reverse
+from .link import ACK, FIN, RST, SYN, Segment, reverse, ticks_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +34,11 @@ _ONE_SIDED_PATIENCE_NS: Final = 3_000_000_000
 """The time for which a hole without acknowledgement is kept; shorter if the capture lacks the other side."""
 
 _COMPACTED: Final = 64
+
+_TOLD_NS = 200_000_000  # a stream's sender is asked for its own clock again after so long; C's number where compiled
+
+SET_NS: Final = 500_000_000
+"""The least by which a recorder's clock is taken to be set."""
 
 UNKNOWN: Final = -1
 """``Stream.next`` while no sequence number is known."""
@@ -74,6 +79,8 @@ class Stream:
         ended_unread: Whether it ended before a byte of the connection was read.
         held_bytes: Bytes kept behind holes, with their overhead.
         due_ns: When a hole is to be given up, at the earliest; ``NEVER`` without one.
+        ticks: What the sender's own clock showed at ``told_ns``, by TCP's option; -1: unknown.
+        is_timed: Whether that clock counts milliseconds.
     """
 
     def __init__(self, connection: TcpConnection, side: int) -> None:
@@ -98,6 +105,25 @@ class Stream:
         self.hole_ns: int = 0  # when the hole at ``offset`` was first met
         self.far: tuple[int, int, bytes] | None = None
         self.due_ns: int = NEVER
+        self.ticks: int = -1
+        self.told_ns: int = 0
+        self.is_timed: bool = False
+
+    def set_by(self, time_ns: int, segment: Segment) -> int:
+        """By how much the recorder's clock was set since ``told_ns``, by the sender's; ``NEVER``: unknown."""
+        ticks = ticks_of(segment)
+        if ticks < 0 or not self.is_timed:
+            return NEVER
+        passed_ns = distance(ticks, self.ticks) * 1_000_000
+        set_ns = time_ns - self.told_ns - passed_ns
+        return set_ns if abs(set_ns) > SET_NS + passed_ns // 1000 else 0  # clocks run at different speeds
+
+    def tell(self, time_ns: int, segment: Segment) -> None:
+        """Take what the sender's clock shows."""
+        ticks = ticks_of(segment)
+        passed_ms = (time_ns - self.told_ns) // 1_000_000
+        self.is_timed = ticks >= 0 <= self.ticks and 10 * abs(distance(ticks, self.ticks) - passed_ms) < passed_ms
+        self.ticks, self.told_ns = ticks, time_ns
 
     @property
     def has_hole(self) -> bool:
@@ -349,6 +375,8 @@ class Reassembler:
             return None
         stream.seen = True
         stream.active_ns = time_ns
+        if time_ns - stream.told_ns > _TOLD_NS:
+            stream.tell(time_ns, segment)
         stream.connection.file = self.file
         stream.next = (segment.sequence + segment.on_wire) & 0xFFFFFFFF
         stream.offset += segment.on_wire
@@ -377,6 +405,8 @@ class Reassembler:
             self._note_beginning(stream.connection, time_ns, segment)
         stream.seen = True
         stream.active_ns = time_ns
+        if time_ns - stream.told_ns > _TOLD_NS:
+            stream.tell(time_ns, segment)
         if flags & ACK and segment.acknowledged != stream.peer.next:
             self._acknowledge(stream.peer, segment.acknowledged, time_ns)
         if on_wire or begin != end:

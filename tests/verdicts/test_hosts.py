@@ -185,23 +185,33 @@ def with_clock_set(capture: Path, folder: Path, host: int, part: float, seconds:
 @given(st.sampled_from(CAPTURES), st.integers(0, 3), st.floats(0, 0.99), st.sampled_from([-120, -3]), st.integers(1, 4))
 @example(DATA / "captures" / "ibp-0.9.0-a.pcap.gz", 1, 0.17, -120, 1)
 @example(DATA / "captures" / "ibp-3.2-IV0-a.pcap.gz", 1, 0.5, -120, 3)  # KP012: the later file came first
+@example(DATA / "captures" / "ibp-3.9-a.pcap.gz", 1, 0.7, 57, 1)
 @settings(max_examples=max(settings.default.max_examples // 60, 1))
-def test_a_clock_that_is_set_back_amid_a_capture_accuses_nobody(
+def test_a_clock_that_is_set_amid_a_capture_accuses_nobody(
     tmp_path_factory: pytest.TempPathFactory, capture: Path, host: int, part: float, seconds: int, files: int
 ) -> None:
     paths = with_clock_set(capture, tmp_path_factory.mktemp("hosts"), host, part, seconds, files)
     assert accused(paths) - accused([capture]) == set()
 
 
+@pytest.mark.parametrize("shows_ticks", [True, False])
 @pytest.mark.parametrize(
     ("name", "host", "part"), [("ibp-0.9.0-a", 2, 0.768), ("ibp-2.2-a", 2, 0.4), ("ibp-3.9-a", 1, 0.7)]
 )
-def test_a_clock_that_is_put_forward_cannot_be_compared(name: str, host: int, part: float, tmp_path: Path) -> None:
+def test_a_clock_that_is_put_forward_is_corrected_by_the_senders_clocks_or_cannot_be_compared(
+    name: str, host: int, part: float, shows_ticks: bool, tmp_path: Path
+) -> None:
     capture = DATA / "captures" / f"{name}.pcap.gz"
     paths = [*with_clock_set(capture, tmp_path, host, part, 37)]
+    for path in () if shows_ticks else paths:
+        path.write_bytes(path.read_bytes().replace(b"\1\1\x08\x0a", b"\1\1\x1e\x0a"))
     assert accused(paths) - accused([capture]) == set()
-    clocks = [found.text for found in findings(Facts(of_one(paths))) if found.rule == "KP063"]
-    assert any("cannot be compared with that of others: it was set meanwhile" in text for text in clocks)
+    every = findings(Facts(of_one(paths)))
+    if shows_ticks:
+        assert any("the clock was put forward by 37.0 s" in found.text for found in every if found.rule == "KP065")
+    else:
+        clocks = [found.text for found in every if found.rule == "KP063"]
+        assert any("cannot be compared with that of others: it was set meanwhile" in text for text in clocks)
 
 
 @given(st.sampled_from(CAPTURES), st.lists(st.floats(-5000, 5000), min_size=3, max_size=3))
