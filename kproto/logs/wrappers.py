@@ -396,6 +396,8 @@ class CutWidths:
             return parts
         if all(part.endswith(b"\\") for part in parts[:-1]):
             parts = [part.removesuffix(b"\\") for part in parts]
+            if any(part.lstrip().startswith(b"\\ ") for part in parts[1:]):  # as YAML writes a space at a border
+                return [parts[0], *(part.lstrip().removeprefix(b"\\") for part in parts[1:])]
         begins = [found[0] if (found := _GOES_ON.match(part)) else b"" for part in parts[1:]]
         goes_on = min(begins, key=len)
         if not all(part.startswith(goes_on) for part in parts[1:]):

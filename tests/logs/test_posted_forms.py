@@ -346,6 +346,11 @@ def indented(lines: Iterable[Line], width: int, mark: str = "    ") -> str:
     )
 
 
+def yaml_text(line: str) -> str:
+    """A text in double quotes over several lines, as gcloud prints it."""
+    return '"' + re.sub(r"(.{80}\S*) ", "\\1\\\\\n    \\\\ ", line.replace("\\", "\\\\").replace('"', '\\"')) + '"'
+
+
 def log4j2_event(x: Line) -> str:
     """What log4j2's XMLLayout writes."""
     return (
@@ -558,6 +563,7 @@ WHOLE: Final[dict[str, Callable[[list[Line]], str | bytes]]] = {
     "cut at 120, a tab": lambda lines: indented(lines, 120, "\t"),
     "an editor's hanging lines": lambda lines: "\n".join(part for x in lines for part in textwrap.wrap(x.line, 90, subsequent_indent="    ", break_on_hyphens=False, drop_whitespace=False)),
     "a mail, indented": lambda lines: "".join("\n    ".join(textwrap.wrap(x.line, 100, break_long_words=False, break_on_hyphens=False)) + "\n" for x in lines),
+    "YAML, in quotes": lambda lines: "".join(f"- severity: INFO\n  textPayload: {yaml_text(x.line)}\n  timestamp: '{iso(x.ns)}'\n" for x in lines),
     "a slice of Go": lambda lines: f"[{' '.join(x.line for x in lines)}]",
     "a slice of Go, quoted": lambda lines: f"[{' '.join(json.dumps(x.line) for x in lines)}]",
     "a slice of Go, as source": lambda lines: f"[]string{{{', '.join(json.dumps(x.line) for x in lines)}}}",
