@@ -8,6 +8,7 @@ those of an aborted one never.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import pairwise
@@ -224,6 +225,8 @@ _MS: Final = 1_000_000
 _UNKNOWN_ID: Final = bytes(16)
 _NO_CHANGE: Final = 0
 _TRANSACTION: Final = frozenset({BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord})
+_MARK: Final = re.compile(b"\x01[\x17-\x19]\0")
+"""Bytes with which the records that begin and end a transaction begin, in batches that are not compressed."""
 
 
 def fold(
@@ -268,6 +271,7 @@ class LogFold:
         """Fold a log."""
         made = self._made
         self._leaders |= {state.leader_epoch: state.leader_id for state in log.states if state.leader_id >= 0}
+        amid = _amid_aborted(log.batches)
         for source, after_gap in log.steps():
             if after_gap:
                 made.image.forget()
@@ -275,6 +279,8 @@ class LogFold:
             if isinstance(source, LogSnapshot):
                 self._snapshot(source)
             else:
+                if source.base_offset in amid:
+                    self._open = []
                 self.add(source)
         for batch in made.batches:
             for state in batch.states:
@@ -580,6 +586,20 @@ class LogFold:
         for former, later in pairwise(ordered):
             former.until_ms = later.from_ms if former.until_ms is None else former.until_ms
         self._made.epochs = ordered
+
+
+def _amid_aborted(batches: Iterable[RecordBatch]) -> set[int]:
+    """The offsets at which a log begins, or goes on behind a gap, amid a transaction that is aborted later."""
+    found: set[int] = set()
+    expected, begin = 0, None
+    for batch in batches:
+        begin = batch.base_offset if batch.base_offset > expected else begin
+        expected = batch.end_offset
+        if begin is not None and _MARK.search(batch.data):
+            marks = [type(each.record) for each in batch.records() if type(each.record) in _TRANSACTION]
+            found.update([begin] if marks[:1] == [AbortTransactionRecord] else [])
+            begin = None if marks else begin
+    return found
 
 
 def _names_leader(record: MetadataRecord) -> bool:

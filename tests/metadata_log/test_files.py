@@ -371,6 +371,10 @@ def test_the_records_of_a_transaction_count_at_its_end_and_those_of_an_aborted_o
                 encode_batch([value], base_offset=at, epoch=of.epoch, time_ms=entry.time_ms, control=of.is_control)
             )
     assert says(marked) == says(plain)
+    assert says(marked[begin_aborted + 1 :]) == says(plain[begin_aborted + 1 :])  # it began before the log
+    gap = slice(begin_aborted, begin_aborted + 1)
+    del marked[gap], plain[gap]
+    assert says(marked) == says(plain)
 
 
 @cache
