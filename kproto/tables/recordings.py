@@ -258,15 +258,22 @@ class Known:
         return [*found, *self._logs_beside(found)]
 
     def _logs_beside(self, parts: Sequence[PartToRead]) -> Iterator[PartToRead]:
-        """Yield the known logs of places to which some come: they are read again together, where they still are."""
+        """Yield the known logs of places to which some come: they are read again together, where they still are.
+
+        Those too of which a copy was known under a name elsewhere.
+        """
         places = {self.recordings[part.recording].place for part in parts if part.is_log}
         self._load("place", map(os.fsencode, places))
         read = {part.recording for part in parts}
-        near = {each.id: each for each in self.recordings.values() if each.place in places and each.id not in read}
-        files = [
-            (os.fsdecode(row["name"]), row["recording"]) for row in self._names.rows(near, "recording").to_pylist()
-        ]
-        files += [(file, named.recording.id) for file, named in self._by_name.items() if named is not None]
+        files = [(file, named.recording.id) for file, named in self._by_name.items() if named is not None]
+        here = {recording for file, recording in files if _place_of(file) in places}
+        near = {
+            each.id: each
+            for each in self.recordings.values()
+            if each.id not in read and (each.place in places or each.id in here)
+        }
+        known_names = self._names.rows(near, "recording").to_pylist()
+        files += [(os.fsdecode(row["name"]), row["recording"]) for row in known_names]
         for file, recording in files:
             known = near.get(recording)
             if known is not None and _is_log(file, _first_of(file)) and _holds(file, known):
