@@ -43,9 +43,10 @@ class KnownTable:
             pa.ArrowException: A file is damaged, or is no such table.
         """
         if column is not None:
-            keys = [table[self._key] for table in self._found(column, self._array(values, column))]
+            wanted = self._array(values, column)
+            keys = [table[self._key] for table in self._found(column, wanted)]
             rows = self.rows(pc.unique(pa.chunked_array(keys, self._schema.field(0).type)))
-            return rows.filter(pc.is_in(rows[column], value_set=self._array(values, column)))
+            return rows.filter(pc.is_in(rows[column], value_set=wanted))
         left = self._array(values, self._key)
         found = []
         for table in self._found(self._key, left):
