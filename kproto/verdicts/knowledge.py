@@ -39,7 +39,7 @@ class PartitionChange(NamedTuple):
     before: RequestPartition | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # they are many
 class Changes:
     """The changes of a request at its broker; shared by all requests with the same changes.
 
@@ -52,8 +52,6 @@ class Changes:
     partitions: tuple[PartitionChange, ...] = ()
     brokers_before: frozenset[BrokerId] | None = None
     brokers: frozenset[BrokerId] | None = None
-
-    __hash__ = object.__hash__  # they are many
 
     @cached_property
     def any(self) -> bool:
