@@ -59,6 +59,7 @@ def few(cases: Iterable[Any], number: int = 1) -> list[Any]:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Have workers begin at different files: what one has rewritten and compiled, the others find in the cache."""
+    config.add_cleanup(gc.unfreeze)  # when pytest has looked for garbage: libraries complain of what is left at the end
     worker = getattr(config, "workerinput", None)
     if worker and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         left_out = tuple(str(config.rootpath / each) for each in config.getoption("ignore") or ())
@@ -75,11 +76,6 @@ def pytest_collection() -> Iterator[None]:
     gc.collect()
     gc.freeze()
     gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    """Let the interpreter end as ever: libraries complain of what is left then."""
-    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest groups tests by their fixtures
