@@ -273,6 +273,14 @@ def test_nothing_is_cut_on_a_narrow_terminal_if_asked_for(columns: int) -> None:
     assert max(map(len, cut[:-1])) <= columns < max(map(len, whole[:-1]))
 
 
+def test_a_wide_terminal_has_states_in_columns_as_a_pipe_has() -> None:
+    words = ("inspect", path("ibp-3.9-a"), "--topic", "0r*")
+    in_a_pipe, wide = kproto_prints(*words), kproto_on_a_terminal(*words, columns=300, NO_COLOR="1")
+    states, shown = ([line for line in text.splitlines() if line[:4] == "    "] for text in (in_a_pipe, wide))
+    assert shown == states
+    assert any("   " in line.strip() for line in states)
+
+
 def test_in_a_pipe_there_is_no_colour_unless_asked_for() -> None:
     assert "\x1b[" not in "".join(lines(path("ibp-3.9-a")))
     coloured = lines(path("ibp-3.9-a"), "--color", "always")
