@@ -537,15 +537,16 @@ class Facts:
 
     @cached_property
     def incarnations(self) -> dict[Partition, Incarnations]:
-        """The lives of each partition, in order."""
+        """The lives of each partition, in order; a state that all refuse as of another topic's id is of none."""
         found: dict[Partition, Incarnations] = defaultdict(Incarnations)
         for body in self.bodies:
             if body.api_key == ApiKey.STOP_REPLICA:
                 continue
+            refused = [self.refused_partitions.get((body.request.body_id, broker), {}) for broker in body.told]
             for topic, number, topic_id, state in body.states:
                 if state.leader == BEING_DELETED:
                     found[topic, number].end(topic_id, body.first)
-                elif not self._is_elsewhere(body, (topic, number)):
+                elif any(codes.get((topic, number)) != ErrorCode.INCONSISTENT_TOPIC_ID for codes in refused):
                     life = found[topic, number].of(topic_id, state.epochs, body.first, is_new=state.is_new)
                     life.sightings.append(Sighting(body.first, body, state))
         deleted = {each["topic"]: each["ts"] for each in self.controller_events if each["kind"] == "topic deleted"}
@@ -561,11 +562,6 @@ class Facts:
             for life in lives:
                 if life.sightings:
                     yield partition, life
-
-    def _is_elsewhere(self, body: Body, partition: Partition) -> bool:
-        """Whether every broker refused a partition because it has a topic of that name with another id."""
-        codes = {self.partition_error(body, broker, partition) for broker in body.told if self.partition_errors}
-        return codes == {ErrorCode.INCONSISTENT_TOPIC_ID}
 
     @cached_property
     def present(self) -> dict[Partition, Incarnation]:
