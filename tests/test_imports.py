@@ -144,6 +144,19 @@ def test_ctrl_c_while_a_command_starts_meets_little_that_does_not_expect_it() ->
     assert {"kproto", "kproto.__main__"} <= set(loaded) <= {"kproto", "kproto.__main__", "__future__"}
 
 
+@pytest.mark.parametrize("command", ["inspect", "doctor"])
+def test_a_capture_of_zookeepers_mode_loads_nothing_that_reads_krafts_log(command: str) -> None:
+    arguments = ["kproto", command, str(ROOT / "tests/data/captures/ibp-2.6-a.pcap.gz")]
+    loaded = json.loads(
+        run(
+            "import sys, json, io\nfrom contextlib import redirect_stdout, suppress\nfrom kproto.__main__ import main\n"
+            f"sys.argv = {arguments!r}\nwith redirect_stdout(io.StringIO()), suppress(SystemExit): main()\n"
+            "print(json.dumps([name for name in sys.modules if name.startswith('kproto.metadata_log.')]))"
+        )
+    )
+    assert set(loaded) <= {"kproto.metadata_log.finding", "kproto.metadata_log.heartbeats"}
+
+
 def test_every_public_name_is_there() -> None:
     for name in kproto.__all__:
         assert getattr(kproto, name) is not None
