@@ -86,10 +86,10 @@ _OF_STATES: Final = re.compile(
     rb"| Partition \S+ state changed to \(|to OnlinePartition with state LeaderAndIsr\("
     rb"|broker epochs cache: |successfully elected as the controller\. E"
     rb"|Newly added brokers: (?!.{0,900} all live brokers: (?:\(|$))"
-    rb"|Broker id=\d{1,10}\] (?:Leader|Follower) |(?<=[ \[(<])(?:\.\.\.|\xe2\x80\xa6)[ \])>]"
-    rb"|(?<=[\[(<])(?:snip|cut|omitted|truncated|elided)[^\])>]{0,40}[\])>])"
+    rb"|Broker id=\d{1,10}\] (?:Leader|Follower) |((?<=[ \[(<])(?:\.\.\.|\xe2\x80\xa6)[ \])>]"
+    rb"|(?<=[\[(<])(?:snip|cut|omitted|truncated|elided)[^\])>]{0,40}[\])>]))"
 )
-"""How lines begin that tell of a partition's state, and what programs put for the middle of a line."""
+"""How lines begin that tell of a partition's state; in the group, what programs put for the middle of a line."""
 
 _CUT_START: Final = re.compile(
     rb"\] (?:Leader|Follower) \S{1,300} (?:with topic id \S{1,60} )?starts at leader epoch (?!.{0,3000}?"
@@ -591,7 +591,8 @@ class LogReader:
                 problem = _NO_STATE
             except KprotoError as e:
                 problem = _UNWRITABLE + str(e)[:_LONGEST_WHY]
-        if not problem and any(_OF_STATES.search(form, 0, _LONGEST_STATE) for form in forms):
+        told = [found for form in forms if (found := _OF_STATES.search(form, 0, _LONGEST_STATE))]
+        if not problem and any(found[1] is None or found.string is forms[0] for found in told):
             problem = _CUT if len(forms) == 1 else _NOT_JOINED
         if problem:
             self._lost(problem, forms, first.offset, first.length)
