@@ -129,6 +129,16 @@ class MetadataTraffic:
         self.quorum.finish()
         self.admin.finish()
 
+    def take_log(self, other: MetadataTraffic) -> None:
+        """Take what others show of the log itself; their times cannot be compared with these."""
+        self.batches |= {of: found for of, found in other.batches.items() if of not in self.batches}
+        self.snapshots |= {of: found for of, found in other.snapshots.items() if of not in self.snapshots}
+        self.quorum.leaders = other.quorum.leaders | self.quorum.leaders
+        for of, epoch in other.sent_in.items():
+            self.sent_in[of] = max(epoch, self.sent_in.get(of, epoch))
+        self.quorum.diverged |= other.quorum.diverged
+        self.shown_by |= other.shown_by
+
     def add_snapshot_part(self, asked: Any, answer: Any, capture: str) -> None:
         """Add a FetchSnapshot and its answer; the parts of a snapshot come one after the other."""
         for topic in answer.topics:

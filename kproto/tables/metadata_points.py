@@ -2,18 +2,21 @@
 
 Several hosts see the same exchange, each by its own clock. The clocks are compared by these exchanges and by the
 batches of the log, which the controller sends to all replicas at about the same time; those of hosts that share neither
-by the times that the controllers wrote into their batches.
+by the times that the controllers wrote into their batches. Of a host whose clock nothing tells, what it shows of the
+log itself counts, and who asked for changes, but no time.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
+from kproto.api import ApiKey
 from kproto.capture import CaptureSummary, exchanges
 from kproto.capture.wanted import WantedApis
 from kproto.errors import CaptureError
+from kproto.metadata_log import admin_requests
 from kproto.metadata_log.deliveries import APIS, MetadataTraffic, batches_told
 from kproto.tables.clocks import BATCH_US, compared, densest
 
@@ -47,10 +50,12 @@ def read_traffic(points: Iterable[CapturePoint], *, ports: tuple[int, ...] | Non
             for exchange in _exchanges(point, ports):
                 traffic.add(exchange, point.name)
     else:
-        for exchange, name in _on_one_clock(
-            [(each, point.name) for point in every for each in _exchanges(point, ports)]
-        ):
-            traffic.add(exchange, name)
+        apart = MetadataTraffic()
+        held = [(each, point.name) for point in every for each in _exchanges(point, ports)]
+        for exchange, name, is_dated in _on_one_clock(held):
+            is_asked = exchange.api_key in admin_requests.APIS or exchange.api_key == ApiKey.ENVELOPE
+            (traffic if is_dated or is_asked else apart).add(exchange, name)
+        traffic.take_log(apart)
     traffic.finish()
     return traffic
 
@@ -73,8 +78,8 @@ def _key(exchange: Exchange) -> bytes:
     return blake2b(named + bytes(request.body), digest_size=16).digest()
 
 
-def _on_one_clock(held: Sequence[tuple[Exchange, str]]) -> Iterator[tuple[Exchange, str]]:
-    """Yield exchanges in the order of time, each once, with their times by one clock."""
+def _on_one_clock(held: Sequence[tuple[Exchange, str]]) -> Iterator[tuple[Exchange, str, bool]]:
+    """Yield exchanges in the order of time, each once, with their times by one clock, and whether they are."""
     same: dict[str, dict[bytes, int]] = defaultdict(dict)
     told: dict[str, dict[bytes, list[int]]] = defaultdict(dict)
     connections: dict[str, set[object]] = defaultdict(set)
@@ -99,14 +104,23 @@ def _on_one_clock(held: Sequence[tuple[Exchange, str]]) -> Iterator[tuple[Exchan
     }
     clocks = compared(list(same), {name: len(some) for name, some in connections.items()}, once, same)
     ahead = {name: _agreed(some.values()) for name, some in after.items()}
-    main = next((clock.reference for clock in clocks.values() if ahead.get(clock.reference) is not None), None)
+    if not held:
+        return
+    shown = Counter(clocks[name].reference for _exchange, name in held)
+    main = max(shown, key=lambda name: (ahead.get(name) is not None, shown[name], name))
+    apart = set[str]()
     for name, clock in clocks.items():
-        here, there = ahead.get(clock.reference), ahead.get(main) if main is not None else None
-        if clock.reference != main and here is not None and there is not None and abs(here - there) >= _EQUAL_MS:
+        here, there = ahead.get(clock.reference), ahead.get(main)
+        if clock.reference == main:
+            continue
+        if here is None or there is None:
+            apart.add(name)
+        elif abs(here - there) >= _EQUAL_MS:
             clocks[name] = clock._replace(offset_us=clock.offset_us + (here - there) * _US)
     for exchange, name in chosen.values():
         clocks[name].move(exchange)
-    yield from sorted(chosen.values(), key=lambda one: one[0].time_ns)
+    for exchange, name in sorted(chosen.values(), key=lambda one: one[0].time_ns):
+        yield exchange, name, name not in apart
 
 
 def controllers_clocks(traffic: MetadataTraffic) -> Mapping[int, int]:

@@ -101,9 +101,8 @@ def some_captures(run: str, place: Path, random: Random) -> list[Path]:
     if random.random() < 0.6:
         return [seen.write(place / "all.pcap")]
     hosts = by_host(seen, [("127.0.0.1", port) for port in (19291, 19292, 19293)])
-    ahead_s = random.choice((0, 3, -12))  # a clock for each: tests/query/test_metadata_traffic_answers.py
     return [
-        host.write(place / name, ahead_ns=ahead_s * 1_000_000_000)
+        host.write(place / name, ahead_ns=random.choice((0, 3, -12)) * 1_000_000_000)
         for name, host in hosts.items()
         if host.packets and random.random() < 0.8
     ]
