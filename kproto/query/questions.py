@@ -137,21 +137,24 @@ _OF_OTHER: Final = {
 
 _DECIDED: Final = """
         LEFT JOIN (
-            SELECT cluster, controller_epoch, list(DISTINCT controller_id) AS ids FROM requests
-            WHERE controller_id IS NOT NULL AND coalesce(error_code, 0) = 0 GROUP BY cluster, controller_epoch
+            SELECT cluster, controller_epoch, list(DISTINCT controller_id) AS ids,
+                   CASE WHEN bool_and(is_kraft_controller) THEN min(ts) END AS kraft_since
+            FROM requests WHERE controller_id IS NOT NULL AND coalesce(error_code, 0) = 0
+            GROUP BY cluster, controller_epoch
         ) c ON c.cluster = s.cluster AND c.controller_epoch = s.controller_epoch
 """
 """Joins states with the controllers of their epoch: another may tell them again. Null: no request of it is there."""
 
 _DECIDER: Final = f"""
-CASE WHEN len(c.ids) = 1 THEN c.ids[1]
+CASE WHEN len(c.ids) = 1 THEN CASE WHEN coalesce(valid_from >= c.kraft_since, true) THEN c.ids[1] END
      WHEN list_contains(c.ids, s.controller_id) AND (s.cluster, topic, partition, valid_from) NOT IN (
          SELECT (cluster, topic, partition, ts) FROM changes n
          WHERE former_leader IS NULL AND (partition_epoch > 0 OR (cluster, topic, partition) NOT IN (FROM ({_NEW})))
      ) THEN s.controller_id END
 """.strip()  # noqa: S608
 """The controller that decided a state. One epoch may have two: after a migration, as KRaft's epochs begin anew, or by a
-fault. Each tells all states when it takes over, so that the first known one may be the other's, unless it is new."""
+fault. Each tells all states when it takes over, so that the first known one may be the other's, unless it is new. What
+brokers were told before KRaft's controller led has the epoch of one of ZooKeeper's that is not shown."""
 
 
 def _decided(asks: str, columns: str, where: str = "true", rows: str = "spans") -> Question:

@@ -122,6 +122,7 @@ def hold_nothing_new(part: Said, every: Said) -> None:
 @drawn(8, 60)
 @given(st.sampled_from([*RUNS, HEALTHY, *MADE]), st.integers(0, 1 << 20))
 @example("kraft-3.9-m", 3)  # partitions of ZooKeeper's, which the log alone does not call KRaft's decisions
+@example("kraft-3.9-m", 203044)  # brokers were told a leader before KRaft's controller, of an epoch like its own
 @example("kraft-4.1-a", 27)  # two holes: leaders of before them, in what changed after them
 @example("kraft-3.9-h", 21)  # the host of a leader lacks: its answers are no outage of the quorum
 @example("kraft-4.1-c", 8)  # a removed voter fetches again for less than a second
