@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -49,6 +51,13 @@ def _escaped(word: str) -> str:
         return "".join(f"\\x{byte:02x}" for byte in c.encode("utf-8", "surrogateescape"))
 
     return f"$'{''.join(map(shown, word))}'"
+
+
+def from_here(text: str) -> str:
+    """Return a text that begins with a path as it is seen from the working directory, where the path lies below it."""
+    with suppress(FileNotFoundError):  # the directory was removed
+        return text.removeprefix(f"{Path.cwd()}/")
+    return text
 
 
 def csv_cell(text: str) -> str:

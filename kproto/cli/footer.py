@@ -13,7 +13,7 @@ from kproto.api import CONTROL_APIS, api_name
 from kproto.capture.summary import LOSSES, not_read_text
 from kproto.cli.text import losses_of, moment_text
 from kproto.errors import CaptureError, first_reasons
-from kproto.text import counted, meant, printable
+from kproto.text import counted, from_here, meant, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -225,13 +225,13 @@ def warn_of_bad_inputs(bad_inputs: Sequence[Mapping[str, Any]], listed: str) -> 
     if not bad_inputs:
         return
     first = min(bad_inputs, key=lambda bad: bad["offset"] is not None)
-    text = f"{first['reason']}; skipped"
+    text = from_here(first["reason"])
     if first["offset"] is not None:
-        text = f"{first['file']}: {first['reason']}, at byte {first['offset']}; skipped"
+        text = f"{first['file']}: {text}, at byte {first['offset']}"
     more = len(bad_inputs) - 1
     files = len({bad["file"] for bad in bad_inputs})
     others = f", with {counted(more, 'more bad input')} in {counted(files, 'file')}" if more else ""
-    print(f"warning: {printable(text)}{others}; {listed}", file=sys.stderr)
+    print(f"warning: {printable(text)}; skipped{others}; {listed}", file=sys.stderr)
 
 
 def _losses(summary: CaptureSummary) -> Iterator[str]:

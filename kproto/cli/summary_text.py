@@ -10,7 +10,7 @@ from kproto.capture import Endpoint
 from kproto.cli.sections import Section
 from kproto.cli.text import losses_of
 from kproto.error_codes import named_error
-from kproto.text import counted, printable, ranges
+from kproto.text import counted, from_here, printable, ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -196,7 +196,7 @@ def _losses(summary: Mapping[str, Any]) -> Section:
         [
             "nothing read" if bad["offset"] is None else f"{counted(bad['bytes_skipped'] or 0, 'byte')} skipped",
             printable(bad["file"]),
-            printable(bad["reason"]),
+            printable(from_here(bad["reason"])),
         ]
         for bad in summary["bad_inputs"][:20]
     ]

@@ -29,6 +29,7 @@ from kproto.tables.relations import (
 )
 from kproto.tables.scanning import MOST_WAITING, REMEMBERED, scan, scan_options
 from kproto.tables.schemas import METADATA_TABLES, SCAN, TABLES
+from kproto.text import from_here
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -85,7 +86,7 @@ def read(*paths: str | os.PathLike[str], filters: Filters | None = None) -> dict
 
 def why_nothing(bad_inputs: Iterable[Mapping[str, Any]]) -> str:
     """Explain why captures gave no request at all, from rows of ``bad_inputs``."""
-    reasons = [bad["reason"] for bad in bad_inputs if bad["offset"] is None]
+    reasons = [from_here(bad["reason"]) for bad in bad_inputs if bad["offset"] is None]
     return first_reasons(reasons) or (
         "no control request in these captures passes the filters; leave one out, or see all: kproto inspect"
     )

@@ -151,16 +151,25 @@ def test_standard_input_is_a_capture_too() -> None:
     assert piped["requests"] == figures(path("ibp-3.9-a"))["requests"]
 
 
-def test_a_file_that_is_no_capture_is_skipped_with_a_warning(tmp_path: Path) -> None:
-    text = tmp_path / "notes.txt"
-    text.write_text("no capture")
-    result = summary(str(text), path("ibp-3.9-a"), "--format", "line")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("348 requests; ")
-    assert result.stderr.startswith(f"warning: {text}: not a capture")
-    alone = summary(str(text))
+@pytest.mark.parametrize(
+    "words", ["summary", "doctor", "inspect", "query {} events", "report {} --out r.html", "analyze {} --out tables"]
+)
+def test_a_file_that_is_no_capture_is_skipped_with_a_warning(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("notes.txt").write_text("no capture")
+    command, _, rest = words.partition(" {}")
+    if command != "analyze":  # which starts Spark
+        result = run_kproto(command, "notes.txt", path("ibp-3.9-a"), *rest.split())
+        assert result.exit_code == 0
+        assert result.stderr.startswith("warning: notes.txt: not a capture")
+        assert str(tmp_path) not in result.output
+    alone = run_kproto(command, "notes.txt", *rest.split())
     assert (alone.exit_code, alone.stdout) == (2, "")
-    assert f"{text}: not a capture" in alone.stderr
+    assert "kproto: notes.txt: not a capture" in alone.stderr
+    elsewhere = run_kproto(command, tmp_path.parent / "absent.pcap", *rest.split())
+    assert f"kproto: {tmp_path.parent}/absent.pcap: no such file" in elsewhere.stderr
 
 
 def test_a_damaged_capture_is_warned_of_in_one_line(tmp_path: Path) -> None:
