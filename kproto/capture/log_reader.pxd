@@ -52,7 +52,7 @@ cdef class LogReader:
     cdef bint _plain(self, bytes line, offset, length, list events) except -1
 
     @cython.locals(stamp=bytes)
-    cdef bint _plain_state(self, bytes line, Py_ssize_t at, offset, length, list events) except -1
+    cdef bint _plain_state(self, bytes line, Py_ssize_t at, offset, length) except -1
 
     @cython.locals(request=LoggedRequest, streams=_Streams)
     cdef _give_logged(self, list events)

@@ -104,6 +104,9 @@ _MOST_WAITING: Final = 64 << 20
 _LINE_BYTES: Final = 300
 """The most memory of lines that stand newest first, and that of one beside its bytes, both estimated."""
 
+_NONE: Final[list[Any]] = []
+"""Nothing, of lines that wait."""
+
 _LONGEST_WHY: Final = 300
 """Of an error that may hold a value of any length."""
 
@@ -400,8 +403,8 @@ class LogReader:
             self._end_held(events)
         at = line.find(b"[", 26, _LATEST_PLACE)
         if at >= 0 and line.startswith(WRITER_MARKS, at):
-            if at >= _LATEST_WRITER or not self._plain_state(line, at, offset, length, events):
-                self._message(LogLine(line, [], None, offset, length), events)
+            if not self._is_ordered or at >= _LATEST_WRITER or not self._plain_state(line, at, offset, length):
+                self._message(LogLine(line, _NONE, None, offset, length), events)
             elif self._logged:
                 self._give_logged(events)
             return True
@@ -420,7 +423,7 @@ class LogReader:
         self._message(LogLine(line, [], None, offset, length), events)
         return True
 
-    def _plain_state(self, line: bytes, at: int, offset: int, length: int, events: list[Frame | Exchange]) -> bool:
+    def _plain_state(self, line: bytes, at: int, offset: int, length: int) -> bool:
         """Take a line of a state change in Kafka's own layout, if its time is one."""
         problem = ""
         try:
@@ -433,8 +436,6 @@ class LogReader:
                 return False
             if not _ends_with_logger(line):
                 self._held.begin(LogLine(line, [], None, offset, length))
-            elif not self._is_ordered:
-                self._wait(LogLine(line, [], None, offset, length), [line], at, events)
             elif self._seen.is_copy(line[at:], time_ns):
                 self.summary.resent += 1
             elif not self._states.line(line, at, time_ns) and _OF_STATES.search(line, at, _LONGEST_STATE):
@@ -534,7 +535,7 @@ class LogReader:
             return
         forms = self._held.forms()
         if not self._is_ordered and (at := with_writer(forms[0])[1]) >= 0:
-            self._wait(first, forms, at, events)
+            self._wait(first, forms if len(forms) > 1 else _NONE, at, events)
         else:
             self._state(first, forms)
 
@@ -543,7 +544,7 @@ class LogReader:
 
         Args:
             line: The line.
-            forms: The texts that it may have if it tells of a state; None: it tells of a request.
+            forms: The texts that it may have if it tells of a state, none if it is as it stands; None: of a request.
             at: Where its message begins, behind its time.
             events: Frames go there, once it is known.
         """
@@ -567,15 +568,16 @@ class LogReader:
     def _settle(self, events: list[Frame | Exchange]) -> None:
         """Take the lines that waited, from the oldest one on."""
         waiting, self._waiting = self._waiting, []
-        if self._rises < 0:
+        if self._rises >= 0:
             waiting.reverse()
         self._is_ordered = True
         self._waiting_bytes = self._rises = 0
-        for line, forms in waiting:
+        while waiting:  # each line ends as its frames begin
+            line, forms = waiting.pop()
             if forms is None:
                 self._request(line, events)
             else:
-                self._state(line, forms)
+                self._state(line, forms or [line.text])
                 self._give_logged(events)
 
     def _state(self, first: LogLine, forms: list[bytes]) -> None:

@@ -1,11 +1,15 @@
 """docs/inputs.md says of logs what the commands do."""
 
 import re
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from commands import run_kproto
 
+from kproto.capture import CaptureSummary
+from kproto.capture.log_reader import LogReader
+from kproto.errors import CaptureError
 from kproto.logs.wrappers import Unwrapper
 
 PAGE = (Path(__file__).parents[2] / "docs" / "inputs.md").read_text(encoding="utf-8")
@@ -36,3 +40,17 @@ def test_pieces_that_never_end_are_bounded() -> None:
         for message in unwrapper.line(piece, number * len(piece), len(piece)):
             most = max(most, len(message.text))
     assert 1 << 24 < most < (1 << 24) + (1 << 17)
+
+
+def test_lines_newest_first_that_wait_are_bounded() -> None:
+    assert "64 MiB at most; more: `tac FILE`" in PAGE
+    line = "[2026-01-01 00:%02d:%02d,%03d] INFO [Broker id=1] Leader t-0 starts at leader epoch 1 %s (l.logger)\n"
+    text = [line % (n // 60000, n // 1000 % 60, n % 1000, "x" * 5000) for n in range(16_000, 0, -1)]
+    reader = LogReader(CaptureSummary(), capture="", apis=None)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CaptureError, match="whose newest line stands first; turn its lines round: tac FILE"):
+            any(reader.feed(each.encode()) for each in text)
+        assert 60 << 20 < tracemalloc.get_traced_memory()[1] < 70 << 20
+    finally:
+        tracemalloc.stop()
