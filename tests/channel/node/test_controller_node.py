@@ -13,7 +13,8 @@ from channel.config import ChannelConfig
 from channel.network.node_client import NodeClient
 from channel.node import controller_node
 from channel.node.controller_node import Candidate, ControllerNode, NodeRequests, PassedRequests
-from kproto.messages import DescribeConfigsRequest, DescribeConfigsResource
+from channel.types import EndPoint, Node
+from kproto.messages import DescribeConfigsRequest, DescribeConfigsResource, UnregisterBrokerRequest
 
 
 @pytest.fixture
@@ -85,6 +86,30 @@ def test_a_node_is_registered_with_its_address_and_the_time_in_ms(
     assert node.endpoint is not None
     assert (broker_id, told["host"], told["port"]) == (7, node.endpoint.host, node.endpoint.port)
     assert node._broker.broker_epoch == 77
+
+
+def test_a_node_registers_with_the_quorum_once_and_has_itself_forgotten_at_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[Any] = []
+
+    def send(request: Any, answered: Any) -> None:
+        done.append(request.message)
+        answered(SimpleNamespace(body=None))
+
+    channel = SimpleNamespace(send_request=send)
+    kraft = SimpleNamespace(channel=channel, start=lambda: done.append("start"), close=lambda: done.append("close"))
+    monkeypatch.setattr(controller_node, "cluster_id", lambda _session: "a-cluster")
+    monkeypatch.setattr(controller_node, "register_broker", lambda *_: 77)
+    node = ControllerNode(7, "127.0.0.1:1", quorum=[Node(3000, "127.0.0.1", 1)])
+    monkeypatch.setattr(node._quorum, "registration", lambda *_: kraft)
+    node.endpoint = EndPoint("127.0.0.1", 9092)
+    session: Any = SimpleNamespace(exists=lambda _path: None)
+    node._register(session)
+    node._register(session)  # of the session after that
+    node._broker.kraft_epoch = 5
+    node.close(30)
+    assert done == ["start", UnregisterBrokerRequest(broker_id=7), "close"]
 
 
 def test_what_a_node_answers_is_told_before_authentication(monkeypatch: pytest.MonkeyPatch) -> None:
