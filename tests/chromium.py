@@ -1,9 +1,9 @@
 """A headless Chromium that a test drives."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from commands import program
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
@@ -11,10 +11,9 @@ from selenium.webdriver.chrome.service import Service
 @contextmanager
 def chromium_driver() -> Iterator[webdriver.Chrome]:
     """Start Chromium, whose console is kept, and end it."""
-    programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
-    assert all(programs), "Chromium is missing; tools/setup test chromium installs it"
+    driver_path = program("chromedriver")
     options = webdriver.ChromeOptions()
-    options.binary_location = str(programs[0])
+    options.binary_location = program("chromium")
     for argument in (
         "--headless=new",
         "--no-sandbox",
@@ -25,7 +24,7 @@ def chromium_driver() -> Iterator[webdriver.Chrome]:
     ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(programs[1])))
+    driver = webdriver.Chrome(options=options, service=Service(driver_path))
     try:
         yield driver
     finally:

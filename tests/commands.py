@@ -3,17 +3,29 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
 from kproto.cli import main
 
-__all__ = ["kproto_on_a_terminal", "kproto_prints", "kproto_rows", "kproto_running", "run_kproto", "shown_until"]
+__all__ = [
+    "kproto_on_a_terminal", "kproto_prints", "kproto_rows", "kproto_running", "program", "run_kproto", "shown_until",
+]  # fmt: skip
+
+
+def program(name: str) -> str:
+    """The path of a program that a test needs: it is skipped where there is none, but fails in CI."""
+    found = shutil.which(name)
+    if found is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{name} is missing; tools/setup installs it for root")
+    return found
 
 
 def run_kproto(*words: object, **more: Any) -> Result:

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from commands import kproto_running, run_kproto, shown_until
+from commands import kproto_running, program, run_kproto, shown_until
 from conftest import few
 
 from kproto.api import api_name
@@ -435,7 +435,7 @@ def test_tmux_shows_the_lines_of_the_plain_output(tmp_path: Path, data: bytes, c
 
     def tmux(*arguments: str) -> str:
         return subprocess.run(
-            ["tmux", "-S", str(tmp_path / "socket"), "-f", "/dev/null", *arguments],
+            [program("tmux"), "-S", str(tmp_path / "socket"), "-f", "/dev/null", *arguments],
             cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=LIMIT_S,
         ).stdout  # fmt: skip
 

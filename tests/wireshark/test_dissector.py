@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from commands import program
 from conftest import DATA, few
 
 from kproto.api import CONTROL_APIS, ApiKey, api_name, check_version
@@ -69,7 +70,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tshark(script: Path, capture: Path, *args: str) -> str:
     """Return what tshark prints of a capture; it must have nothing to say of Lua."""
     done = subprocess.run(
-        ["tshark", "-X", f"lua_script:{script}", "-r", str(capture), *args],
+        [program("tshark"), "-X", f"lua_script:{script}", "-r", str(capture), *args],
         capture_output=True, text=True, errors="replace", timeout=120, check=True,
         env=os.environ | {"HOME": str(script.parent)},  # a home may have the dissector among its plugins
     )  # fmt: skip
