@@ -318,7 +318,7 @@ class Traffic:
             if payload is not None:
                 metrics.responses.value += 1
         if payload is not None and self.recorder is not None:
-            self._record("received", channel, (_length.pack(len(payload)), payload))
+            self._record(channel, "received", (_length.pack(len(payload)), payload))
 
     def wrote(self, channel: Channel, count: int, send: Send | None) -> None:
         """Count sent bytes, and the frame that they complete."""
@@ -332,7 +332,7 @@ class Traffic:
                 if send.size > metrics.request_size_max:
                     metrics.request_size_max = send.size
         if send is not None and self.recorder is not None:
-            self._record("sent", channel, send.buffers)
+            self._record(channel, "sent", send.buffers)
 
     def closed(self, channel: Channel) -> None:
         """Count a connection as closed."""
@@ -344,7 +344,7 @@ class Traffic:
         if self.recorder is not None and channel.connected:
             self.recorder.closed(ends.local, ends.remote, self._clock.wall_nanoseconds())
 
-    def _record(self, direction: Direction, channel: Channel, buffers: Sequence[Bytes]) -> None:
+    def _record(self, channel: Channel, direction: Direction, buffers: Sequence[Bytes]) -> None:
         assert self.recorder is not None
         ends = channel.transport
         self.recorder.record(direction, ends.local, ends.remote, self._clock.wall_nanoseconds(), buffers, True)
@@ -353,6 +353,9 @@ class Traffic:
         """Let the recorder write the frames of this round: before the selector waits, or from another thread."""
         if self.recorder is not None:
             self.recorder.flush()
+
+
+guards_calls(Traffic, "lock", "_record", "wrote")
 
 
 class ChannelReader:
