@@ -20,9 +20,9 @@ _FAR: Final = 16 << 20
 _FLOW_BYTES: Final = (12, 36)
 """The length of a flow between IPv4 addresses, and between IPv6 addresses."""
 
-_SEGMENT: Final = Struct(">qIIBI?I")
+_SEGMENT: Final = Struct(">qIIBI?I12s")
 """A segment as bytes: its time, sequence number, acknowledged number, flags, length on the wire, whether it is of the
-other direction, and how many bytes of payload follow."""
+other direction, how many bytes of payload follow, and what stands before these, where ``ticks_of`` looks."""
 
 
 class Border(NamedTuple):
@@ -111,8 +111,10 @@ def pack_segment(time_ns: int, segment: Segment, flow: bytes) -> bytes:
     """Return a segment of a connection as bytes."""
     payload = segment.buffer[segment.begin : segment.end]
     is_back = segment.flow != flow
+    before = segment.buffer[max(segment.begin - 12, 0) : segment.begin]
+    flags = segment.flags & 0xFF
     head = _SEGMENT.pack(
-        time_ns, segment.sequence, segment.acknowledged, segment.flags & 0xFF, segment.on_wire, is_back, len(payload)
+        time_ns, segment.sequence, segment.acknowledged, flags, segment.on_wire, is_back, len(payload), before
     )
     return head + payload
 
@@ -127,7 +129,7 @@ def unpacked_segments(flow: bytes, data: bytes) -> Iterator[tuple[int, Segment]]
     while at < len(data):
         if at + _SEGMENT.size > len(data):
             raise ValueError("a segment without its end")
-        time_ns, sequence, acknowledged, flags, on_wire, is_back, length = _SEGMENT.unpack_from(data, at)
+        time_ns, sequence, acknowledged, flags, on_wire, is_back, length, _before = _SEGMENT.unpack_from(data, at)
         at += _SEGMENT.size
         if at + length > len(data) or on_wire < length or time_ns < 0:
             raise ValueError("a segment of a wrong length")

@@ -46,7 +46,7 @@ cdef class Collector:
     cdef public object _fragments, _payloads, time_ns
     cdef public Reassembler _reassembler
     cdef public dict _conversations, _holding, _beginnings, _begun
-    cdef public long long _held, _newest_ns, _behind_ns
+    cdef public long long _held, _newest_ns, behind_ns
 
     @cython.locals(packet=tuple, time_ns=cython.longlong, link=cython.longlong, buffer=bytes, start=Py_ssize_t,
                    stop=Py_ssize_t, on_wire=cython.longlong, count=cython.longlong,

@@ -587,6 +587,7 @@ class Collector:
 
     Attributes:
         time_ns: Time of the packet read last, ns since the epoch.
+        behind_ns: By how much the recorder's clock was set back meanwhile; negative: put forward.
     """
 
     def __init__(
@@ -603,7 +604,7 @@ class Collector:
     ) -> None:
         self.time_ns: int = 0
         self._newest_ns = 0
-        self._behind_ns = 0  # by how much the recorder's clock was set back meanwhile; negative: put forward
+        self.behind_ns = 0
         self._summary = summary
         self._capture = capture
         self._ports = None if ports is None else frozenset(ports)
@@ -635,7 +636,7 @@ class Collector:
         """Take the next packets of the capture; return the frames and exchanges that they complete."""
         events: list[Event] = []
         summary, fragments = self._summary, self._fragments
-        time_ns, count, newest_ns, behind_ns = self.time_ns, summary.packets, self._newest_ns, self._behind_ns
+        time_ns, count, newest_ns, behind_ns = self.time_ns, summary.packets, self._newest_ns, self.behind_ns
         least_ns = SET_NS
         waiting: list[tuple[int, Segment]] = []
         told: dict[bytes, int] = {}
@@ -663,7 +664,7 @@ class Collector:
                     self._note_set(count - len(waiting) + 1, set_ns)
                     time_ns -= set_ns
                     behind_ns -= set_ns
-                    self._behind_ns = behind_ns
+                    self.behind_ns = behind_ns
                 newest_ns = self._take(waiting, newest_ns, events, set_ns)
                 told = {}
         if waiting:
@@ -721,8 +722,13 @@ class Collector:
                 return NEVER
             if abs(max(told.values()) - min(told.values())) > SET_NS:
                 return 0
-        is_far = set_ns != NEVER and (abs(self._behind_ns - set_ns) > _LONGEST_NS or set_ns > time_ns)
+        is_far = set_ns != NEVER and (abs(self.behind_ns - set_ns) > _LONGEST_NS or set_ns > time_ns)
         return 0 if is_far else set_ns
+
+    def was_set(self, time_ns: int, found: Segment) -> bool:
+        """Whether the recorder's clock was set before a packet, by its sender's clock."""
+        stream = self._reassembler.stream(found.flow)
+        return stream is not None and stream.set_by(time_ns, found) not in (0, NEVER)
 
     def _note_set(self, number: int, set_ns: int) -> None:
         way = "set back" if set_ns < 0 else "put forward"

@@ -547,13 +547,12 @@ class Reassembler:
 
     def _note_beginning(self, connection: TcpConnection, time_ns: int, segment: Segment) -> None:
         assert connection.beginning is not None
-        payload = segment.buffer[segment.begin : segment.end]
-        kept = Segment(
-            segment.flow, segment.sequence, segment.acknowledged, segment.flags, payload, 0, len(payload),
-            segment.on_wire,
-        )  # fmt: skip
-        connection.beginning.append((time_ns, kept))
-        self._beginning_bytes += len(payload) + _SEGMENT_OVERHEAD
+        begin = min(segment.begin, 12)  # where ``ticks_of`` looks
+        kept = segment.buffer[segment.begin - begin : segment.end]
+        flow, flags, on_wire = segment.flow, segment.flags, segment.on_wire
+        copy = Segment(flow, segment.sequence, segment.acknowledged, flags, kept, begin, len(kept), on_wire)
+        connection.beginning.append((time_ns, copy))
+        self._beginning_bytes += len(kept) + _SEGMENT_OVERHEAD
         if self._beginning_bytes > _MOST_BEGINNING:
             connection.beginning = None
 

@@ -8,6 +8,7 @@ one place are joined by their connections, in whatever order they come.
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from dataclasses import asdict, dataclass, field
@@ -314,12 +315,9 @@ class _Job:
         """Read parts of recordings of one cluster, and make their files."""
         self._on_step("reading captures")
         self.run.captures_read += len({part.recording for part in parts})
-        pieces, reads = gather_parts(self._spark, read_together(parts, self._ends), self._work, self._filters, cluster)
-        for read in reads:
-            self._known.note(read)
-        joiner = self._join(parts, reads, pieces, cluster)
+        parts, reads, pieces, joiner = self._read(parts, cluster)
         again = self._read_again(parts, reads)
-        logs = self._read_again([part for part in parts if part.is_log], reads)
+        logs = self._read_again([part for part in parts if part.in_order], reads)
         taken_back = joiner.taken_back | self._told_otherwise(logs, pieces)
         paths = [piece.path for piece in pieces]
         self.shows_kraft = shows_kraft(small_table(paths, "captures"))
@@ -384,10 +382,30 @@ class _Job:
         self.run.bad_inputs += _bad_inputs(made.bad_inputs)
         self._figures = None
 
+    def _read(
+        self, parts: Sequence[PartToRead], cluster: str
+    ) -> tuple[Sequence[PartToRead], list[PartRead], list[StagedPart], Joiner]:
+        """Read parts and join them; where it shows that a recorder's clock was set, read all of its place in order."""
+        pieces, reads = gather_parts(self._spark, read_together(parts, self._ends), self._work, self._filters, cluster)
+        for read in reads:
+            self._known.note(read)
+        joined = self._join(parts, reads, pieces, cluster)
+        if isinstance(joined, set):
+            return self._read(self._known.in_order(parts, joined), cluster)
+        return parts, reads, pieces, joined
+
     def _join(
         self, parts: Sequence[PartToRead], reads: Sequence[PartRead], pieces: list[StagedPart], cluster: str
-    ) -> Joiner:
-        """Join the parts that were read with one another and with those of former runs."""
+    ) -> Joiner | set[str]:
+        """Join the parts that were read with one another and with those of former runs.
+
+        Returns:
+            What joined them; or the places where parts were read by clocks that were set, which must be read in order.
+        """
+        place_of_part = {part.recording: self._known.recordings[part.recording].place for part in parts}
+        ordered = {place_of_part[part.recording] for part in parts if part.in_order}
+        if places := {place_of_part[read.recording] for read in reads if read.was_set} - ordered:
+            return places
         labels = {part.recording: part.capture for part in parts}
         ends: list[End] = []
         begins: list[Begin] = []
@@ -398,7 +416,7 @@ class _Job:
             place = place_of(read.edges)
             name = place.name
             made[name] = place
-            label, point = labels[read.recording], self._known.recordings[read.recording].place
+            label, point = labels[read.recording], place_of_part[read.recording]
             ends += [End(name, label, border, name, point) for border in read.ends]
             begins += [Begin(name, label, read.file, border, point) for border in read.begins]
 
@@ -419,7 +437,10 @@ class _Job:
         known = KnownTable(self._stored, "known_borders")
         joiner = Joiner(selection_of(self._filters), load, store)
         joiner.ends, joiner.begins = ends, begins
-        former, looked, joined = KNOWN["known_borders"].empty_table(), set[bytes](), SCAN.empty_table()
+        looked, joined = set[bytes](), SCAN.empty_table()
+        former = stale = KNOWN["known_borders"].empty_table()
+        if ordered:  # they are read anew
+            former = stale = known.rows(map(os.fsencode, ordered), "place")
         former_begins: list[Begin] = []
         while wanted := going_on(joiner.ends, [*joiner.begins, *former_begins]) - looked:
             looked |= wanted
@@ -428,9 +449,12 @@ class _Job:
             if not near.num_rows and joined.num_rows:
                 continue  # nothing goes on where it was joined
             former = pa.concat_tables([former, near]).group_by(near.column_names, use_threads=False).aggregate([])
-            former_ends, former_begins = borders_of(former)
+            others = former.filter(pc.invert(pc.is_in(former["id"], value_set=stale["id"].combine_chunks())))
+            former_ends, former_begins = borders_of(others)
             joiner = Joiner(selection_of(self._filters), load, store)
             joiner.ends, joiner.begins = [*former_ends, *ends], [*former_begins, *begins]
+            if places := joiner.places_set() - ordered:
+                return places
             if matched(joiner.ends, joiner.begins):
                 joined = pa.Table.from_batches(joiner.join(joiner.ends, joiner.begins), SCAN)
         if joined.num_rows:

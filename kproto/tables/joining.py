@@ -31,7 +31,7 @@ from kproto.capture.frozen import freeze, thaw
 from kproto.capture.link import reverse
 from kproto.capture.link import segment as segment_of
 from kproto.capture.model import Exchange
-from kproto.capture.reassembly import UNKNOWN, distance
+from kproto.capture.reassembly import SET_NS, UNKNOWN, distance
 from kproto.capture.summary import CaptureSummary
 from kproto.framing import DEFAULT_LIMIT
 from kproto.tables.scanning import OpenRequests, ScanRows
@@ -341,6 +341,27 @@ class Joiner:
             goes_further = bool(wrong)
         yield from self._rows.take()
         self.ends, self.begins = [*left_ends], [*left_begins]
+
+    def places_set(self) -> set[str]:
+        """Return the places where a connection goes on by a clock that was set meanwhile: to be read in order."""
+        ends: dict[tuple[str, bytes], list[End]] = {}
+        for end in self.ends:
+            ends.setdefault((end.place, end.border.key), []).append(end)
+        found: set[str] = set()
+        for begin in self.begins:
+            for end in ends.get((begin.place, begin.border.key), ()):
+                is_next = end.part != begin.part and overlap(end.border, begin.border) == 0
+                if is_next and goes_on(end.border, begin.border) and self._was_set(end, begin):
+                    found.add(begin.place)
+        return found
+
+    def _was_set(self, end: End, begin: Begin) -> bool:
+        if end.border.time_ns - begin.border.time_ns > SET_NS:
+            return True
+        state, told = self._state(end.state), False
+        with suppress(*_DAMAGES):
+            told = state is not None and any(state.collector.was_set(*each) for each in self._first_segments(begin))
+        return told
 
     def _go_on(self, end: End, begin: Begin, former: End | None) -> End | None:
         """Read the beginning behind the end, in the place of a former one that was guessed.

@@ -65,6 +65,8 @@ class Recording:
         size: The number of unpacked bytes that it had then.
         tail: A hash of the last of these.
         has_context: Whether what it grows by can be read with all before it alone, see ``tail.has_context``.
+        was_set: Whether its recorder's clock was set meanwhile, so that what is of its place is read in order.
+        behind_ns: By how much it was set back before the recording; negative: put forward.
     """
 
     id: str
@@ -77,6 +79,8 @@ class Recording:
     size: int = 0
     tail: str = ""
     has_context: bool = False
+    was_set: bool = False
+    behind_ns: int = 0
 
     @classmethod
     def of_row(cls, row: dict[str, Any]) -> Recording:
@@ -118,7 +122,9 @@ class PartToRead(NamedTuple):
         capture: The recording's label.
         begin: The byte at which the part begins; 0: the whole file.
         size: Bytes of the file.
-        is_log: Whether it is a log: it is read whole, behind those of the same place.
+        in_order: Whether it is read whole, behind those of the same place: a log, and a capture of a recorder whose
+            clock was set, as only what was before it tells by how much.
+        behind_ns: See ``Recording``; as far as it is known.
     """
 
     recording: str
@@ -126,7 +132,8 @@ class PartToRead(NamedTuple):
     capture: str
     begin: int
     size: int
-    is_log: bool = False
+    in_order: bool = False
+    behind_ns: int = 0
 
 
 class PartRead(NamedTuple):
@@ -137,6 +144,8 @@ class PartRead(NamedTuple):
         file: The name of the file, as tables have it.
         start, start_bytes, length, size, tail, has_context: See ``Recording``; 0 where it could not be read, of size -1
             where it could not even be opened.
+        was_set: Whether the recorder's clock is not at its end what it was at its beginning.
+        behind_ns: See ``Recording``.
         begins: How Kafka connections stand that began before the part.
         ends: How connections stand that may go on behind it.
         edges: Where ``edges_of`` the part are stored; None where nothing goes on.
@@ -150,6 +159,8 @@ class PartRead(NamedTuple):
     size: int
     tail: str
     has_context: bool
+    was_set: bool
+    behind_ns: int
     begins: list[Border]
     ends: list[Border]
     edges: str | None
@@ -176,6 +187,7 @@ class Known:
         self._start_bytes = set(self._recordings.distinct("start_bytes"))
         self._labels: dict[str, set[tuple[str, str]]] = {}
         self._taken: set[str] = set()
+        self._set: set[str] = set()  # the places whose recorder's clock was set
         self._changed: dict[str, Recording] = {}
         self._named: dict[str, Name] = {}
 
@@ -253,16 +265,24 @@ class Known:
             if named != Name(known, state):
                 self._by_name[file] = self._named[file] = Name(known, state)
             if begin is not None:
-                is_log = _is_log(file, firsts.get(file, b""))
-                found.append(PartToRead(known.id, file, known.capture, 0 if is_log else begin, state[0], is_log))
-        return [*found, *self._logs_beside(found)]
+                in_order = known.place in self._set or _is_log(file, firsts.get(file, b""))
+                begin = 0 if in_order else begin
+                found.append(PartToRead(known.id, file, known.capture, begin, state[0], in_order, known.behind_ns))
+        return [*found, *self._beside(found)]
 
-    def _logs_beside(self, parts: Sequence[PartToRead]) -> Iterator[PartToRead]:
-        """Yield the known logs of places to which some come: they are read again together, where they still are.
+    def in_order(self, parts: Iterable[PartToRead], places: set[str]) -> list[PartToRead]:
+        """Return what must be read where the clocks of some places' recorders were set."""
+        self._set |= places
+        here = [(part, self.recordings[part.recording].place in places) for part in parts]
+        found = [part._replace(begin=0, in_order=True) if is_set else part for part, is_set in here]
+        return [*found, *self._beside(found)]
 
-        Those too of which a copy was known under a name elsewhere.
+    def _beside(self, parts: Sequence[PartToRead]) -> Iterator[PartToRead]:
+        """Yield what is known of places to which some come in order: it is read again with it, where it still is.
+
+        Logs too of which a copy was known under a name elsewhere.
         """
-        places = {self.recordings[part.recording].place for part in parts if part.is_log}
+        places = {self.recordings[part.recording].place for part in parts if part.in_order}
         self._load("place", map(os.fsencode, places))
         read = {part.recording for part in parts}
         files = [(file, named.recording.id) for file, named in self._by_name.items() if named is not None]
@@ -276,9 +296,10 @@ class Known:
         files += [(os.fsdecode(row["name"]), row["recording"]) for row in known_names]
         for file, recording in files:
             known = near.get(recording)
-            if known is not None and _is_log(file, _first_of(file)) and _holds(file, known):
+            is_wanted = known is not None and (known.place in self._set or _is_log(file, _first_of(file)))
+            if known is not None and is_wanted and _holds(file, known):
                 del near[recording]
-                yield PartToRead(recording, file, known.capture, 0, file_size(file), is_log=True)
+                yield PartToRead(recording, file, known.capture, 0, file_size(file), True, known.behind_ns)
 
     def note(self, part: PartRead) -> None:
         """Note how far a part was read."""
@@ -290,6 +311,7 @@ class Known:
         if part.length:
             known.start, known.start_bytes, known.tail = part.start, part.start_bytes, part.tail
             known.length, known.size, known.has_context = part.length, part.size, part.has_context
+            known.was_set, known.behind_ns = part.was_set, part.behind_ns
             self._changed[known.id] = known
             self._start_bytes.add(known.start_bytes)
             self._by_start.setdefault((known.start, known.start_bytes), []).append(known)
@@ -369,8 +391,9 @@ class Known:
         new = {place for place in places if place not in self._labels}
         rows = self._recordings.rows(map(os.fsencode, new), "place")
         self._labels |= {place: set() for place in new}
-        for place, *label in set(rows_of(rows.drop_null(), ("place", "cluster", "capture"))):
+        for place, was_set, *label in set(rows_of(rows.drop_null(), ("place", "was_set", "cluster", "capture"))):
             self._labels[os.fsdecode(place)].add(tuple(label))
+            self._set |= {os.fsdecode(place)} if was_set else set()
 
     def _load(self, column: str, values: Iterable[Any]) -> None:
         """Look recordings up that have one of some values in a column."""
@@ -476,15 +499,15 @@ def _content_at(file: str, lengths: Collection[int]) -> tuple[bool, int, dict[in
 
 
 def read_together(parts: Iterable[PartToRead], ends: FileEnds) -> list[tuple[PartToRead, ...]]:
-    """Group parts by what one reader reads: the logs of a place in order, as requests go on in the next file."""
-    logs: dict[str, PartToRead] = {}
+    """Group parts by what one reader reads: files of a place in order, as requests or times go on in the next one."""
+    ordered: dict[str, PartToRead] = {}
     others = []
     for part in parts:
-        if part.is_log:
-            logs[part.file] = part
+        if part.in_order:
+            ordered[part.file] = part
         else:
             others.append((part,))
-    return [*others, *(tuple(logs[file] for file in point.files) for point in points_of_files(logs, ends))]
+    return [*others, *(tuple(ordered[file] for file in point.files) for point in points_of_files(ordered, ends))]
 
 
 def read_parts(
@@ -505,10 +528,10 @@ def read_parts(
         Batches of the schema ``SCAN``.
     """
     for together in parts:
-        reader = None
+        before = None
         for part in together:
             is_last = part is together[-1]
-            reader = yield from _read_part(part, selection, found, store, reader, is_last=is_last)
+            before = yield from _read_part(part, selection, found, store, before, is_last=is_last)
 
 
 def _read_part(
@@ -516,20 +539,26 @@ def _read_part(
     selection: Selection,
     found: Callable[[PartRead], object],
     store: Callable[[bytes], str],
-    reader: CaptureReader | None = None,
+    before: tuple[CaptureReader, OpenRequests] | None = None,
     *,
     is_last: bool = True,
-) -> Generator[pa.RecordBatch, None, CaptureReader | None]:
-    """Read a part, behind what a reader has read; return that reader, None if nothing goes on behind the part."""
-    if reader is None:
-        reader = new_reader(part.capture, selection)
-        reader.connections.keep_beginnings()
-    else:
-        reader.count_in(CaptureSummary())
-    requests = OpenRequests(selection)
+) -> Generator[pa.RecordBatch, None, tuple[CaptureReader, OpenRequests] | None]:
+    """Read a part, behind what a reader has read; return that reader, None if nothing goes on behind the part.
+
+    Captures that one reader reads are one, of which the last part tells; each log tells of itself.
+    """
+    if before is None:
+        before = new_reader(part.capture, selection), OpenRequests(selection)
+        before[0].connections.keep_beginnings()
+        before[0].connections.behind_ns = part.behind_ns
+    elif before[0].summary.format in LOGS:
+        before[0].count_in(CaptureSummary())
+        before = before[0], OpenRequests(selection)
+    reader, requests = before
     rows = ScanRows()
     summary = reader.summary
-    summary.file = file_name(part.file)
+    summary.file = summary.file or file_name(part.file)
+    known_packets, behind_ns = summary.packets, reader.connections.behind_ns
     start = tail = b""
     length, size = 0, -1
     rests_on_more = False
@@ -539,9 +568,9 @@ def _read_part(
     def stop(read_to: int | None = None, more: bool = False) -> None:
         """Note how connections stand, and how far it was read: without the packet in which the file ends."""
         nonlocal start, tail, length, size, rests_on_more
-        ends = reader.connections.endings()
+        ends = reader.connections.endings() if is_last else []
         state = reader.freeze([*requests.waiting]) if ends and read_to is not None else None
-        stands.append((reader.connections.begun_before(), ends, state))
+        stands.append((reader.connections.begun_before() if is_last else [], ends, state))
         if read_to is None:
             return
         with open_file(part.file) as opened:
@@ -582,20 +611,20 @@ def _read_part(
     except (CaptureError, OSError) as e:
         reason = str(e) if isinstance(e, CaptureError) else f"{summary.file}: {e.strerror or e}"
         rows.add_bad_input(summary.reading or summary.file, part.file + reason.removeprefix(summary.file))
+        if known_packets:  # of captures before it
+            _add(rows, requests, reader.connections.end())
+            _end(rows, requests, summary, part)
         yield from rows.take()
-        found(PartRead(part.recording, _file_of(part.file), "", 0, 0, min(size, 0), "", False, [], [], None))
+        found(PartRead(part.recording, _file_of(part.file), "", 0, 0, min(size, 0), "", False, False, 0, [], [], None))
         return None
     yield from rows.take()
     begins, ends, state = stands[0]
     if is_last:
         _add(rows, requests, reader.end())
-    for request in requests.waiting:
-        rows.add_frame(request)
-        rows.add_unanswered(request)
-    point = CapturePoint(part.capture, (part.file,))
-    rows.add_summary(summary, point, None if part.begin else problem_of(point, summary, opener=open_file))
+    if is_last or summary.format in LOGS:
+        _end(rows, requests, summary, part)
     yield from rows.take()
-    if not part.begin and not summary.packets and summary.format in ("pcap", "pcapng"):
+    if not part.begin and summary.packets == known_packets and summary.format in ("pcap", "pcapng"):
         length = 0  # the header is that of any capture
     edges = None
     if begins or state is not None:
@@ -603,12 +632,21 @@ def _read_part(
     found(
         PartRead(
             part.recording, _file_of(part.file), _hash(start) if length else "", len(start), length, size, _hash(tail),
-            rests_on_more, [border for border, _segments in begins] if edges else [],
+            rests_on_more, reader.connections.behind_ns != behind_ns, behind_ns,
+            [border for border, _segments in begins] if edges else [],
             ends if edges and state is not None else [],
             None if edges is None else store(edges),
         )
     )  # fmt: skip
-    return reader
+    return before
+
+
+def _end(rows: ScanRows, requests: OpenRequests, summary: CaptureSummary, part: PartToRead) -> None:
+    for request in requests.waiting:
+        rows.add_frame(request)
+        rows.add_unanswered(request)
+    point = CapturePoint(part.capture, (part.file,))
+    rows.add_summary(summary, point, None if part.begin else problem_of(point, summary, opener=open_file))
 
 
 def _add(rows: ScanRows, requests: OpenRequests, events: Iterable[Event]) -> None:

@@ -402,7 +402,8 @@ KNOWN: Final = {
         [
             ("id", pa.string()), ("capture", pa.string()), ("cluster", pa.string()), ("place", pa.binary()),
             ("start", pa.string()), ("start_bytes", pa.int64()), ("length", pa.int64()), ("size", pa.int64()),
-            ("tail", pa.string()), ("has_context", pa.bool_()),
+            ("tail", pa.string()), ("has_context", pa.bool_()), ("was_set", pa.bool_()),
+            ("behind_ns", pa.int64()),
         ]
     ),
     "known_names": pa.schema(

@@ -259,6 +259,44 @@ def one_run_and_many(seed: int, tmp_path: Path) -> None:
     assert rows(many, derived=derived) == rows(once, derived=derived)
 
 
+@pytest.mark.slow
+@settings(max_examples=max(settings.default.max_examples // 60, 1))
+@given(
+    st.sampled_from([*CAPTURED]), st.integers(-120, 120), st.floats(0.01, 0.99),
+    st.lists(st.floats(0.01, 0.99), max_size=4), st.sampled_from(["files", "a file a run", "it grows"]), st.randoms(),
+)  # fmt: skip
+@example("ibp-2.8-a", 37, 0.4, [0.7], "a file a run", random.Random(1))  # the file behind the step is read first
+@example("ibp-2.8-a", 37, 0.4, [0.7], "it grows", random.Random(1))
+@example("ibp-2.8-a", -120, 0.4, [0.2, 0.6, 0.7], "a file a run", random.Random(1))
+@example("ibp-2.8-a", 3, 0.5, [0.5], "files", random.Random(1))  # the senders' clocks tell it, from file to file
+@example("ibp-2.8-a", -30, 0.5, [0.5], "files", random.Random(1))  # and the connections
+def test_the_tables_are_those_of_one_file_wherever_the_recorders_clock_was_set(
+    tmp_path_factory: pytest.TempPathFactory, name: str, seconds: int, part: float, cuts: list[float], how: str,
+    chosen: random.Random,
+) -> None:  # fmt: skip
+    folder, (link, packets) = tmp_path_factory.mktemp("set"), CAPTURED[name]
+    packets = packets[:600]
+    step, *ends = (int(each * len(packets)) for each in (part, *sorted(cuts), 1))
+    packets = [*packets[:step], *shifted(packets[step:], seconds * 1_000_000_000)]
+    pieces = [packets[begin:end] for begin, end in zip([0, *ends], ends, strict=False) if begin < end]
+    whole = folder / "whole.pcap"
+    whole.write_bytes(pcap(packets, link))
+    run(folder / "once", whole)
+    files = [folder / "files" / f"control.pcap{number or ''}" for number in range(len(pieces))]
+    files[0].parent.mkdir()
+    if how == "it grows":
+        for end in ends:
+            files[0].write_bytes(pcap(packets[:end], link))
+            run(folder / "many", files[0])
+    else:
+        for file, piece in zip(files, pieces, strict=True):
+            file.write_bytes(pcap(piece, link))
+        chosen.shuffle(files)
+        for some in [files] if how == "files" else [[file] for file in files]:
+            run(folder / "many", *some)
+    assert rows(folder / "many", derived=True) == rows(folder / "once", derived=True)
+
+
 def test_logs_that_overlap_in_different_runs_are_told_once(tmp_path: Path) -> None:
     """A broker that starts again gets requests of the same numbers: the second part alone tells these."""
     lines = logs_of("kafka-2.8.2", "INFO")["broker-0/state-change.log"].splitlines(keepends=True)
