@@ -1,14 +1,10 @@
-"""Builds Arrow columns and record batches from rows.
+"""Builds record batches and tables from rows.
 
-Columns are made without ``pyarrow.array``, which imports pandas where that is installed: that import takes longer than
-reading a capture of some ten megabytes. Batches end by their bytes, since one frame can be larger than ten thousand
-others.
+Batches end by their bytes, since one frame can be larger than ten thousand others.
 """
 
 from __future__ import annotations
 
-from array import array
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
@@ -18,87 +14,11 @@ if TYPE_CHECKING:
 
 Rows = TypeVar("Rows", "pa.Table", "pa.RecordBatch")
 
-_CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
-"""Codes of ``array.array`` by bytes of a value."""
-
-_MOST_BYTES: Final = (1 << 31) - 1
-"""The most bytes of text, and items of lists, in a column, whose offsets have 32 bits."""
-
-
-def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Make a column.
-
-    Args:
-        values: Integers, booleans, text, bytes, lists, or dictionaries of a struct's fields; None for null.
-        kind: The column's type. Times are integers in the type's unit.
-    """
-    count = len(values)
-    missing = _missing(values)
-    if missing == count:
-        return pa.nulls(count, kind)
-    validity = _bits([value is not None for value in values]) if missing else None
-    if pa.types.is_struct(kind):
-        fields = [_field(values, field) for field in kind]
-        return pa.Array.from_buffers(kind, count, [validity], missing, children=fields)
-    if pa.types.is_list(kind):
-        lists = [() if value is None else value for value in values] if missing else values
-        elements = array_of(list(chain.from_iterable(lists)), kind.value_type)
-        return pa.Array.from_buffers(kind, count, [validity, _offsets(lists)], missing, children=[elements])
-    if pa.types.is_boolean(kind):
-        return pa.Array.from_buffers(kind, count, [validity, _bits(values)], missing)
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        if pa.types.is_string(kind):
-            pieces: Sequence[bytes] = [value.encode() if value else b"" for value in values]
-        else:
-            pieces = [value or b"" for value in values] if missing else values
-        data = pa.py_buffer(b"".join(pieces))
-        return pa.Array.from_buffers(kind, count, [validity, _offsets(pieces), data], missing)
-    code = "d" if pa.types.is_floating(kind) else _CODES[kind.bit_width // 8]
-    numbers = array(code, [value or 0 for value in values] if missing else values)
-    return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(numbers)], missing)
-
 
 def rows_of(table: pa.Table | pa.RecordBatch, names: Iterable[str] | None = None) -> Iterator[tuple[Any, ...]]:
     """Return the rows of a table as tuples of Python's values, in the order of the columns' names; None: all."""
     columns = table.columns if names is None else [table.column(name) for name in names]
     return zip(*[column.to_pylist() for column in columns], strict=True)
-
-
-def _field(values: Sequence[Any], field: pa.Field) -> pa.Array:
-    """Make the column of a struct's field."""
-    name = field.name
-    return array_of([None if value is None else value.get(name) for value in values], field.type)
-
-
-def _missing(values: Sequence[Any]) -> int:
-    """Count the nulls."""
-    missing = 0
-    for value in values:
-        if value is None:
-            missing += 1
-    return missing
-
-
-def _offsets(values: Sequence[Any]) -> pa.Buffer:
-    """A 0, then the offset at which each value ends."""
-    offsets = array("i", bytes(4 * len(values) + 4))
-    view = memoryview(offsets)
-    end = 0
-    for at, value in enumerate(values, 1):
-        end += len(value)
-        if end > _MOST_BYTES:
-            raise OverflowError(f"a column's values are longer than {_MOST_BYTES} together")
-        view[at] = end
-    return pa.py_buffer(offsets)
-
-
-def _bits(values: Sequence[Any]) -> pa.Buffer:
-    """The bitmap of some truth values, the first one lowest."""
-    bits = bytearray((len(values) + 7) // 8)
-    for at, value in enumerate(values):
-        if value:
-            bits[at >> 3] |= 1 << (at & 7)
-    return pa.py_buffer(bits)
 
 
 BATCH_BYTES: Final = 8 << 20
@@ -132,7 +52,7 @@ class RowBuffer:
     def take(self) -> Iterator[pa.RecordBatch]:
         """Return the rows so far as a batch, or no batch, and start an empty one."""
         if self._columns[0]:
-            arrays = [array_of(c, f.type) for c, f in zip(self._columns, self._schema, strict=True)]
+            arrays = [pa.array(c, f.type) for c, f in zip(self._columns, self._schema, strict=True)]
             self._columns = [[] for _ in self._schema]
             self._bytes = 0
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -178,9 +98,9 @@ class TableBuilder:
         for each in self._schema:
             values = columns.get(each.name)
             if values is not None:
-                arrays.append(array_of(values, each.type))
+                arrays.append(pa.array(values, each.type))
             elif each.name in self._same:
-                arrays.append(pa.repeat(array_of([self._same[each.name]], each.type)[0], count))
+                arrays.append(pa.repeat(pa.scalar(self._same[each.name], each.type), count))
             else:
                 arrays.append(pa.nulls(count, each.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

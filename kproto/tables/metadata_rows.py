@@ -25,7 +25,7 @@ from kproto.metadata_log.finding import SNAPSHOT
 from kproto.metadata_log.folding import fold, is_whole
 from kproto.metadata_log.records import NoOpRecord, RegisterControllerRecord
 from kproto.metadata_log.secrets import stored_bytes, without_secrets
-from kproto.tables.arrays import TableBuilder, array_of, plain_text
+from kproto.tables.arrays import TableBuilder, plain_text
 from kproto.tables.metadata_points import controllers_clocks
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.schemas import COUNTS, KNOWN, METADATA_TABLES, TABLES
@@ -130,7 +130,7 @@ def _name(files: LogFiles) -> str:
 
 def _table(schema: pa.Schema, rows: Sequence[dict[str, Any]], of: dict[str, str]) -> pa.Table:
     columns = [
-        array_of([row.get(name, of.get(name)) for row in rows], schema.field(name).type) for name in schema.names
+        pa.array([row.get(name, of.get(name)) for row in rows], schema.field(name).type) for name in schema.names
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 
