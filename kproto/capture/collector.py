@@ -180,10 +180,10 @@ class Conversation:
             self._count_data()
         if side != self.client:
             start = buffer[begin : min(begin + 8, end)]
-            if self.protocol is None and self._handshake and self.client is not None and not offset:
-                self._hear_server(side, start, events)
-            elif self._cutters[1 - side].searching:
+            if self._cutters[1 - side].searching and not self._doubtful:
                 self._find_answered(side, start, end - begin, events)
+            elif self.protocol is None and self._handshake and self.client is not None and not offset:
+                self._hear_server(side, start, events)
         cutter = self._cutters[side]
         if offset + end - begin > cutter.skip_to:
             if side != self.client and isinstance(cutter, ResponseCutter):
@@ -291,8 +291,9 @@ class Conversation:
             self.protocol = cut.protocol
             for cutter in self._cutters:
                 cutter.stop()
-        elif self.protocol != "kafka":
-            pass  # bytes of another protocol are no loss
+        elif self.protocol != "kafka":  # bytes of another protocol are no loss
+            if isinstance(cut, BadFrame) and side == self.client:  # nor is what the server said so far an answer
+                self._cutters[1 - side].begin_anew()
         elif isinstance(cut, Gap):
             self._summary.gaps += 1
             self._summary.gap_bytes += cut.length
@@ -372,6 +373,7 @@ class Conversation:
         size, correlation_id = _PAIR(start.ljust(8))
         if len(start) == 8 and 4 <= size <= self._limit and size + 4 >= length:
             self._look_again(1 - side, events, correlation_id)
+            self._believe(self._doubtful, events)
 
     def _look_again(self, side: Side, events: list[Event], answered: int | None = None) -> None:
         """Search what one side has sent once more: for the request that is answered, or for the last answers."""

@@ -449,6 +449,12 @@ class FrameCutter:
         self._let_go()
         self._search.clear()
 
+    def begin_anew(self) -> None:
+        """Search from now on: what was read so far is no frame, as a proxy's answer is none."""
+        self._let_go()
+        self._lose_boundary([])
+        self.skip_to = 0
+
     def give_up_held(self) -> list[StreamItem]:
         """Drop the kept bytes: the frame that they begin is given with a gap."""
         self._search.clear()
@@ -668,7 +674,7 @@ class RequestCutter(FrameCutter):
         if known and (api_key, version) in self._wanted.unwanted and 8 <= size <= limit:
             self._give(FrameHeader(size, api_key, version, correlation_id, None, 8), None, WHOLE, found)
             return size + 4
-        if not 0 <= api_key <= NEWEST_API or (self._fresh and size > limit):
+        if not (0 <= api_key <= NEWEST_API and version <= NEWEST_API) or (self._fresh and size > limit):
             return self._refuse(data, at, end, size, None, found)  # a client id this long is not waited for
         header = read_request_header(data, at, end)
         if isinstance(header, int):

@@ -44,7 +44,7 @@ NEWEST_API: Final = 127
 _TLS: Final = re.compile(rb"[\x14-\x17]\x03[\0-\x04](?:\0[^\0]|[\x01-\x47].|\x48\0)", re.S)
 """A record's type, version and length."""
 _HTTP: Final = re.compile(
-    rb"(?:GET|POST|PUT|HEAD|DELETE|OPTIONS|CONNECT|PATCH|TRACE) \S{1,2000} HTTP/|HTTP/1\.[01] |PRI \* HTTP/2"
+    rb"(?:GET|POST|PUT|HEAD|DELETE|OPTIONS|PATCH|TRACE) \S{1,2000} HTTP/|HTTP/1\.[01] |PRI \* HTTP/2"
 )
 
 

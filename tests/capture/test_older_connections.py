@@ -53,6 +53,33 @@ def test_the_first_request_is_read_where_its_answer_has_its_id(
     assert (summary.partial_starts, summary.gaps, summary.requests) == (0, 0, {api: count})
 
 
+PROXIES: dict[str, list[bytes]] = {  # what client and server say by turns before Kafka's bytes
+    "PROXY 1": [b"PROXY TCP4 10.0.0.1 10.0.0.2 50000 9092\r\n"],
+    "PROXY 2": [b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes(8) + b"\xc3\x50\x23\x84"],
+    "SOCKS 4": [b"\4\1\x23\x84\x0a\0\0\2\0", b"\0\x5a" + bytes(6)],
+    "SOCKS 5": [b"\5\1\0", b"\5\0", b"\5\1\0\1\x0a\0\0\2\x23\x84", b"\5\0\0\1\x0a\0\0\2\x23\x84"],
+    "CONNECT": [b"CONNECT b:9092 HTTP/1.1\r\nHost: b:9092\r\n\r\n", b"HTTP/1.1 200 Connection established\r\n\r\n"],
+    "three bytes": [b"\5\1\0"],
+}
+
+
+@pytest.mark.parametrize("ports", [None, (9092,)], ids=["found", "named"])
+@pytest.mark.parametrize("api", BODIES, ids=str)
+@pytest.mark.parametrize("spoken", PROXIES.values(), ids=PROXIES)
+def test_what_is_said_to_a_proxy_first_hides_no_request_and_no_answer(
+    spoken: list[bytes], api: tuple[int, int], ports: tuple[int, ...] | None
+) -> None:
+    talk = make.Talk().open()
+    for number, said in enumerate(spoken):
+        (talk.answer if number % 2 else talk.ask)(said)
+    for number in range(3):
+        body, answer = BODIES[api]
+        talk.ask(make.request(*api, number, body, "app")).answer(make.response(*api, number, answer))
+    found, summary = read(talk.close().packets, ports=ports)
+    assert [(e.correlation_id, e.response is not None) for e in found] == [(n, True) for n in range(3)]
+    assert (summary.connections, summary.kafka_connections, summary.gaps) == (1, 1, 0)
+
+
 def test_an_answer_with_another_id_makes_no_request_of_a_guess() -> None:
     talk = make.Talk().ask(make.request(12, 4, 70, HEARTBEAT, "app")).answer(make.response(12, 4, 71, bytes(7)))
     assert read(talk.packets)[0] == []
