@@ -9,7 +9,18 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from .model import Endpoint
-from .tunnels import FRAGMENTED, LINKS, VLAN, may_be_tunnel, of_ethertype, of_link, of_protocol
+from .tunnels import (
+    FRAGMENTED,
+    LINKS,
+    SEARCH,
+    TRAILER,
+    VLAN,
+    find_ip,
+    may_be_tunnel,
+    of_ethertype,
+    of_link,
+    of_protocol,
+)
 
 if TYPE_CHECKING:
     from .fragments import Fragments
@@ -92,12 +103,18 @@ def segment(
         elif link in _FAMILY_FIRST:
             at = start + 4
             kind_at = -1
-        else:
-            if link not in LINKS:
-                summary.unknown_links[link] += 1
-                return None
+        elif link in LINKS:
             at = start
             kind_at = -2
+        else:
+            at = find_ip(buffer, start, stop, wire_end - TRAILER, wire_end)
+            kind_at = -1
+            if at < 0 and link == SEARCH:
+                summary.not_tcp += 1
+                return None
+            if at < 0:
+                summary.unknown_links[link] += 1
+                return None
         if layers > _MOST_LAYERS:
             summary.not_read["more than 16 tunnels inside one another"] += 1
             return None

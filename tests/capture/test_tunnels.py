@@ -107,6 +107,8 @@ IN_IP: dict[str, Wrap] = {
     "TZSP": lambda ip: udp(37008, b"\1\0\0\1\0\x0a\1\5\1" + ethernet(ip)),
     "LISP": lambda ip: udp(4341, bytes(8) + ip),
     "Teredo": lambda ip: udp(3544, b"\0\0" + bytes(6) + ip),
+    "Geneve at any port": lambda ip: udp(16081, b"\0\0\x65\x58" + bytes(4) + ethernet(ip)),
+    "GRE, source route": lambda ip: gre(0x86DD if ip[0] >> 4 == 6 else 0x0800, ip, 0x4000, bytes(8)),
     "GUE": lambda ip: udp(6080, b"\1" + (b"\x29" if ip[0] >> 4 == 6 else b"\4") + bytes(6) + ip),
 }  # fmt: skip
 
@@ -124,6 +126,7 @@ IN_FRAMES: dict[str, Wrap] = {
     "802.1BR": lambda ip: MACS + b"\x89\x3f" + bytes(6) + ethernet(ip)[12:],
     "VN-Tag": lambda ip: MACS + b"\x89\x26" + bytes(4) + ethernet(ip)[12:],
     "VN-Tag, VLAN": lambda ip: MACS + b"\x89\x26" + bytes(4) + b"\x81\0\0\7" + ethernet(ip)[12:],
+    "TRILL": lambda ip: MACS + b"\x22\xf3\0\1\0\2\0\3" + ethernet(ip),
     "HSR": lambda ip: MACS + b"\x89\x2f" + bytes(4) + ethernet(ip)[12:],
 }  # fmt: skip
 
@@ -192,6 +195,25 @@ def test_what_a_frame_carries_is_read(name: str, packets: list[bytes]) -> None:
 def test_what_another_link_carries_is_read(name: str, packets: list[bytes]) -> None:
     link, wrap = LINKS[name]
     assert holds_the_exchange(*read((wrap(ip) for ip in packets), link))
+
+
+@given(st.sampled_from([FOUR, SIX]), st.binary(max_size=100), st.sampled_from(["IP", "Ethernet", "other link"]))
+@settings(max_examples=60, deadline=None)
+def test_a_header_of_any_kind_before_a_packet_is_passed_over(packets: list[bytes], header: bytes, where: str) -> None:
+    """A tunnel at an unusual port, a switch's own tag, or a link type that is not known."""
+    if where == "IP":
+        assert holds_the_exchange(*read(ethernet(udp(5555, b"\7" + header + ip)) for ip in packets))
+    elif where == "Ethernet":
+        assert holds_the_exchange(*read(MACS + b"\xda\xda" + header + ip + bytes(4) for ip in packets))
+    else:
+        assert holds_the_exchange(*read((header + ip for ip in packets), 147))
+
+
+@pytest.mark.parametrize("protocol", [1, 132, 255])
+def test_a_packet_that_another_one_quotes_is_none(protocol: int) -> None:
+    """ICMP tells a sender's own packet back to it."""
+    found, summary = read(ethernet(ipv4(protocol, b"\3\4" + bytes(6) + ip)) for ip in FOUR)
+    assert (found, summary.not_tcp, summary.connections) == ([], len(FOUR), 0)
 
 
 @given(st.lists(st.sampled_from([*IN_IP.values()]), min_size=1, max_size=5))
@@ -385,7 +407,7 @@ def test_the_page_of_inputs_names_what_is_read_and_what_is_not() -> None:
         "VXLAN", "VXLAN-GPE", "NSH", "Geneve", "GRE", "PPTP", "ERSPAN", "IP in IP", "6in4", "EtherIP", "MPLS", "AH",
         "GTP-U", "L2TP", "TZSP", "LISP", "Teredo", "GUE", "PPPoE", "SNAP", "802.1ah", "802.1BR", "VN-Tag", "HSR", "PPP",
         "Cisco HDLC", "NFLOG", "ENC", "PFLOG", "PKTAP", "netANALYZER", "IPNET", "IEEE 1394",
-        *(name for name in [*tunnels._PORTS_NOT_READ.values(), *tunnels._TYPES_NOT_READ.values(), "WireGuard"]),
+        *tunnels._PORTS_NOT_READ.values(), "WireGuard", "MACsec", "TRILL",
     }  # fmt: skip
     assert not [word for word in words if word not in section]
     named = " ".join([*IN_IP, *IN_FRAMES, *LINKS])
