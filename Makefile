@@ -118,7 +118,7 @@ bench:   ## all figures of docs/figures.md; QUICK=1 tries every program, BENCHES
 	@tools/setup bench java maven tshark
 	.venv/bin/python benches/everything.py $(if $(QUICK),--quick) $(BENCHES)
 
-guard:   ## the codec beside that of the last release, or of 30 commits before, by turns: no door may lose a fifth of its speed
+guard:   ## codec and captures beside the last release, or 30 commits before, by turns: no door may lose a fifth of its speed
 	@tools/setup test
 	.venv/bin/python benches/guard.py
 

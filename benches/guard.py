@@ -1,7 +1,7 @@
-"""Guards the codec's speed: this tree beside the codec of an earlier commit, in the same run: ``make guard``.
+"""Guards the speed of the codec and of captures: this tree beside an earlier commit, in the same run: ``make guard``.
 
-The earlier codec is that of the newest release (a tag ``v*``), else of the commit 30 before this one; it is built once,
-below ``out/guard``. Two processes, one for each codec, measure the same work by turns on Kafka's own bytes. The figure
+The earlier commit is that of the newest release (a tag ``v*``), else the one 30 before this one; it is built once,
+below ``out/guard``. Two processes, one for each tree, measure the same work by turns on Kafka's own bytes. The figure
 of a door is the median of the rounds' ratios, so what the machine does meanwhile meets both. The run fails when a door
 takes over 1.25 times as long as before: a loss of a fifth.
 """
@@ -9,12 +9,14 @@ takes over 1.25 times as long as before: a loss of a fifth.
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -31,9 +33,10 @@ _SECONDS: Final = 0.01
 
 
 def doors() -> dict[str, Callable[[], object]]:
-    """The work that is measured, by name: each door of the codec on requests of some thousand partitions."""
+    """The work that is measured, by name: each door of the codec on requests of some thousand partitions; a capture."""
     from codec_bodies import reader, stored
 
+    from kproto.capture import frames
     from kproto.codec import get_codec
 
     codec: Any = get_codec("cython")
@@ -53,6 +56,8 @@ def doors() -> dict[str, Callable[[], object]]:
             "encode from columns": partial(codec.encode_columns, rows.message, version, rows),
         }
         found |= {f"{body.name}: {name}": each for name, each in work.items()}
+    packets = gzip.decompress((ROOT / "tests/data/captures/ibp-3.9-a.pcap.gz").read_bytes())
+    found["frames of a control capture"] = lambda: deque(frames(packets), 0)
     return found
 
 
@@ -111,7 +116,7 @@ def _worker(tree: Path) -> subprocess.Popen[str]:
     assert worker.stdout is not None
     told = worker.stdout.readline()
     if not told or Path(json.loads(told)) != tree / "kproto":
-        raise RuntimeError(f"the codec of {tree} could not be measured: {told or 'it ended'}")
+        raise RuntimeError(f"{tree} could not be measured: {told or 'it ended'}")
     return worker
 
 
@@ -125,9 +130,9 @@ def _asked(worker: subprocess.Popen[str]) -> dict[str, float]:
 
 
 def built(commit: str) -> Path:
-    """The tree of a commit with its codec, below out/guard."""
+    """The tree of a commit with its extensions, without the channel's, below out/guard."""
     tree = ROOT / "out" / "guard" / commit
-    if not list((tree / "kproto").glob("_codec.*.so")):
+    if not list((tree / "kproto/capture").glob("link.*.so")):
         tree.mkdir(parents=True, exist_ok=True)
         packed = subprocess.run(
             ["git", "archive", commit, "kproto", "channel", "setup.py", "pyproject.toml", "README.md", "LICENSE"],
@@ -135,7 +140,7 @@ def built(commit: str) -> Path:
         )  # fmt: skip
         subprocess.run(["tar", "x"], cwd=tree, input=packed.stdout, check=True)
         command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
-        subprocess.run(command, cwd=tree, env={**os.environ, "KPROTO_PURE": "1"}, check=True, stdout=sys.stderr)
+        subprocess.run(command, cwd=tree, env={**os.environ, "KPROTO_CHANNEL": "python"}, check=True, stdout=sys.stderr)
     return tree
 
 
