@@ -794,29 +794,25 @@ class Collector:
             )
         return found
 
-    def adopt(self, other: Collector, flow: bytes | None = None) -> bool:
-        """Go on with connections that another collector has read so far; their counts go to this one's summary.
+    def adopt(self, other: Collector, flow: bytes) -> bool:
+        """Go on with a flow's connection that another collector has read so far; its counts go to this one's summary.
 
         Args:
-            other: Of the same capture point, under whatever label; it reads them no more.
-            flow: The flow of the connection, if it is one; None: all.
+            other: Of the same capture point, under whatever label; it reads nothing more.
+            flow: The flow.
 
         Returns:
-            Whether there were any.
+            Whether there was one.
         """
-        adopted = self._reassembler.adopt(other._reassembler, flow)
-        for connection in adopted:
-            conversation = other._conversations.pop(connection, None)
-            if conversation is not None:
-                self._conversations[connection] = conversation
-                conversation.go_on_in(self._summary, self._payloads, self._capture)
-                held = other._holding.pop(conversation, 0)
-                other._held -= held
-                self._held += held
-                if held:
-                    self._holding[conversation] = held
+        if (connection := self._reassembler.adopt(other._reassembler, flow)) is None:
+            return False
+        if (conversation := other._conversations.get(connection)) is not None:
+            self._conversations[connection] = conversation
+            conversation.go_on_in(self._summary, self._payloads, self._capture)
+            if conversation.held:
+                self._count_held(conversation, [])
         self.time_ns = max(self.time_ns, other.time_ns)
-        return bool(adopted)
+        return True
 
     def connection(self, flow: bytes) -> Connection | None:
         """Client and server of a flow's connection, None while they are not known."""

@@ -442,33 +442,21 @@ class Reassembler:
         """The stream of a flow, None where no connection is followed."""
         return self._streams.get(flow)
 
-    def adopt(self, other: Reassembler, flow: bytes | None = None) -> list[TcpConnection]:
-        """Follow connections that another one has followed so far; return them.
-
-        Args:
-            other: Of the same capture point; it follows them no more.
-            flow: The flow of the connection, if it is one; None: all.
-        """
-        flows = (
-            [*other._streams] if flow is None else [each for each in (flow, reverse(flow)) if each in other._streams]
-        )
-        found: dict[TcpConnection, None] = {}
-        for each in flows:
-            stream = self._streams[each] = other._streams.pop(each)
-            found[stream.connection] = None
-            self._held += stream.held_bytes
-            other._held -= stream.held_bytes
-            if stream in other._with_holes:
-                del other._with_holes[stream]
-                self._with_holes[stream] = None
-        for connection in found:
-            if connection.over:
-                self._finished.append(connection)
-            elif connection.opening:
-                self._handshakes.append(connection)
-        while len(self._finished) > _LINGERING:
-            self._forget(self._finished.popleft())
-        return [*found]
+    def adopt(self, other: Reassembler, flow: bytes) -> TcpConnection | None:
+        """Follow a flow's connection that another one, of the same capture point, has followed so far; return it."""
+        if (stream := other.stream(flow)) is None:
+            return None
+        connection = stream.connection
+        for each in connection.streams:
+            self._streams[connection.flow_of(each)] = each
+            self._held += each.held_bytes
+            if each in other._with_holes:
+                self._with_holes[each] = None
+        if connection.over:
+            self._finished.append(connection)
+        elif connection.opening:
+            self._handshakes.append(connection)
+        return connection
 
     def handshakes(self) -> list[TcpConnection]:
         """The connections that were opened, and on which no data has passed yet."""
