@@ -63,10 +63,6 @@ _OTHERS: Final = [
     (b"%PDF", "a PDF file; save the log in it as text"),
     (b"\x89PNG", "a picture; kproto reads text"),
     (b"snoop\0", "a snoop capture; convert it: editcap -F pcap IN OUT"),
-    *(
-        (magic, "a capture of another program; convert it: editcap -F pcap IN OUT")
-        for magic in (b"RTSS", b"GMBU", b"TRSNIFF", b"Observer", b"\x05VNF", b"\xaa\xaa\xaa\xaa", b"\x01\x10\x4c\0")
-    ),
     (b"PAR1", "a Parquet file; kproto reads captures and the brokers' kafka-request.log"),
 ]
 
@@ -343,7 +339,7 @@ def detect_format(name: str, head: bytes, *, whole: bool) -> Format | None:
     raise CaptureError(
         f"{name}: not a capture (it begins with {head[:8].hex(' ')}); "
         "kproto reads pcap, pcapng and the brokers' logs (kafka-request.log, state-change.log), also packed with gzip, "
-        "bzip2, xz or zstd"
+        "bzip2, xz or zstd; a capture of another program is converted with editcap -F pcap IN OUT"
     )
 
 

@@ -550,6 +550,8 @@ def test_many_files_that_cannot_be_read_are_told_by_the_first(tmp_path: Path) ->
         (b"0000  00 00 00 00 00 00 00 00 00 00 00 00 08 00 45 00   ..............E.\n", "print"),
         (b"GMBU\0\2\1\0" + bytes(40), "editcap -F pcap"),
         (b"snoop\0\0\0" + bytes(40), "editcap -F pcap"),
+        (b"iptrace 2.0" + bytes(40), "editcap -F pcap"),
+        (b"\xf8\0\xf8\0\0\xea\7\x0b" + bytes(40), "editcap -F pcap"),
         (b"some text about 12 packets\n", "not a capture"),
     ],
 )
