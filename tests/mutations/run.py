@@ -81,6 +81,9 @@ def main() -> int:
     except LookupError as error:
         print(error, file=sys.stderr)
         return 1
+    if args.known and not known:
+        print(f"no known breakage is named {args.known!r}, or has such a row: see known.toml", file=sys.stderr)
+        return 1
     with (
         tempfile.TemporaryDirectory(prefix="kproto-mutations-") as folder,
         zookeeper_alone(Path(folder, "zk")) as address,
