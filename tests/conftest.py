@@ -35,7 +35,7 @@ on_any_machine = settings(  # of Hypothesis's own: where CI is set, what is load
 )
 settings.register_profile("ci", on_any_machine, derandomize=True, max_examples=60, print_blob=True)
 settings.register_profile("dev", on_any_machine, max_examples=60)
-settings.register_profile("quick", on_any_machine, max_examples=10)
+settings.register_profile("quick", on_any_machine, max_examples=5)
 settings.register_profile("explore", settings.get_profile("dev"))  # fresh draws where others are fixed: see fixed_draws
 settings.register_profile("soak", on_any_machine, max_examples=5000)
 settings.register_profile(

@@ -13,7 +13,7 @@ PACKAGES = [Path(str(package.__file__)).parent for package in (channel, kproto)]
 def test_no_two_classes_share_a_name() -> None:
     places: dict[str, set[str]] = defaultdict(set)
     for path in (path for package in PACKAGES for path in package.rglob("*.py")):
-        for name in re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE):
+        for name in re.findall(r"\nclass (\w+)", path.read_text()):
             places[name].add(str(path))
     assert {name: sorted(files) for name, files in places.items() if len(files) > 1} == {}
 

@@ -176,6 +176,7 @@ def test_brokers_told_go_before_brokers_learnt() -> None:
     assert all(" → 77 " in line for line in shown)
 
 
+@pytest.mark.slow
 def test_several_captures_are_shown_as_one_by_time() -> None:
     earlier, later = objects(path("ibp-3.9-a")), objects(path("ibp-2.8-a"))
     assert objects(path("ibp-2.8-a"), path("ibp-3.9-a")) == earlier + later

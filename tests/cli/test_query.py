@@ -206,6 +206,7 @@ def test_the_difference_of_two_times_is_that_of_their_states(name: str) -> None:
     assert found
 
 
+@pytest.mark.slow
 def test_the_difference_to_another_capture_is_that_of_the_states_at_its_end(tmp_path: Path) -> None:
     path = CAPTURE.with_name("ibp-3.9-a.pcap.gz")
     whole = recorded(path)
@@ -225,6 +226,7 @@ def test_another_capture_is_for_the_difference_alone() -> None:
     assert "--with does not apply to the question 'leader'; try diff" in result.stderr
 
 
+@pytest.mark.slow
 def test_the_two_times_of_a_difference_are_asked_for(tmp_path: Path) -> None:
     capture = str(CAPTURE.with_name("ibp-3.9-a.pcap.gz"))
     for options, words in (

@@ -86,6 +86,7 @@ def test_every_planted_fault_is_found_and_nothing_else(tmp_path: Path) -> None:
     judged(fleet, tmp_path / "node1000")
 
 
+@pytest.mark.slow
 def test_fleets_of_fresh_seeds_are_judged_right(tmp_path: Path) -> None:
     first = secrets.randbelow(1 << 30)
     for seed in range(first, first + FEW):

@@ -195,6 +195,7 @@ def test_however_captures_are_named_the_tables_are_those_of_one(
     assert rows(out) == short
 
 
+@pytest.mark.slow
 def test_copies_of_all_kinds_add_nothing(
     run: Callable[..., Run], out: Path, tmp_path: Path, whole: dict[str, list[str]]
 ) -> None:
@@ -383,6 +384,7 @@ def test_a_file_that_is_read_whole_again_as_it_grew_counts_once(
     assert row["packets"] == count
 
 
+@pytest.mark.slow
 def test_hosts_in_directories_that_are_called_as_clusters_stay_apart(
     run: Callable[..., Run], out: Path, tmp_path: Path
 ) -> None:

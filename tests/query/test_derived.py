@@ -578,6 +578,7 @@ def test_clusters_in_two_captures_are_kept_apart() -> None:
     assert traffic.ask("stale", "reason") == []
 
 
+@pytest.mark.slow
 def test_an_answer_says_which_captures_were_compared_or_why_none_could_be() -> None:
     whole, single, apart = Traffic(), Traffic(), Traffic()
     for broker in (0, 1):
@@ -598,6 +599,7 @@ def test_an_answer_says_which_captures_were_compared_or_why_none_could_be() -> N
     assert not single.note("leader")
 
 
+@pytest.mark.slow
 def test_a_filter_that_nothing_in_the_tables_has_is_named() -> None:
     traffic = Traffic()
     for broker in range(5):

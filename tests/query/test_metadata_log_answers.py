@@ -166,6 +166,7 @@ def test_how_a_broker_left_is_told_by_what_shows_it() -> None:
         assert [row["left_how"] for row in rows if row["mode"] == "KRaft"] == [first, second, "a controlled shutdown"]
 
 
+@pytest.mark.slow
 def test_a_capture_that_begins_late_says_nothing_that_the_whole_does_not_say() -> None:
     """What comes before a snapshot is counted backwards from it; with a log it is as the whole."""
     place = (str(capture("kraft-4.1-c")),)
@@ -202,6 +203,7 @@ def test_summary_report_and_inspect_read_the_log(tmp_path: Path) -> None:
     assert "name a capture, too" in kproto("inspect", place, "--unanswered").output
 
 
+@pytest.mark.slow
 def test_moments_and_differences() -> None:
     place = metadata("kraft-4.1-a")
     (row,) = answer(place, "leader", "--partition", "DD-0", "--at", "15:18:20")

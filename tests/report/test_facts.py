@@ -159,6 +159,7 @@ def test_a_broker_is_slow_beside_the_others_only_with_enough_answers() -> None:
     assert report_facts(cluster.tables())["findings"] == []
 
 
+@pytest.mark.slow
 def test_the_lag_of_captures_on_each_host_is_that_of_one_capture_of_all(tmp_path: Path) -> None:
     whole, hosts = (_lag_of_generated(tmp_path / name, per_host=name == "hosts") for name in ("one", "hosts"))
     columns = ("broker_id", "updates", "missing", "lag_us")

@@ -119,6 +119,7 @@ def accused(paths: Iterable[Path]) -> set[tuple[Any, ...]]:
 PARTS = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(CAPTURES), st.lists(PARTS, min_size=3, max_size=3))
 @example(
     DATA / "captures" / "ibp-0.9.0-a.pcap.gz", [[0.0, 1.0], [0.0, 1.0], [0.51, 0.91]]
@@ -214,6 +215,7 @@ def test_a_clock_that_is_put_forward_is_corrected_by_the_senders_clocks_or_canno
         assert any("cannot be compared with that of others: it was set meanwhile" in text for text in clocks)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(CAPTURES), st.lists(st.floats(-5000, 5000), min_size=3, max_size=3))
 @settings(max_examples=max(settings.default.max_examples // 60, 1))
 def test_whatever_the_clocks_say(tmp_path_factory: pytest.TempPathFactory, capture: Path, seconds: list[float]) -> None:
