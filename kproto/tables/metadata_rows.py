@@ -28,7 +28,7 @@ from kproto.metadata_log.secrets import stored_bytes, without_secrets
 from kproto.tables.arrays import TableBuilder, plain_text
 from kproto.tables.metadata_points import controllers_clocks
 from kproto.tables.points import DEFAULT_CLUSTER
-from kproto.tables.schemas import COUNTS, KNOWN, METADATA_TABLES, TABLES
+from kproto.tables.schemas import COUNTS, KNOWN, METADATA_TABLES, NO_EPOCH, TABLES
 from kproto.tables.traffic_rows import TimesTold, traffic_rows, us
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class _Rows:
             self._state(batch, state)
         frame_id, ts = _frame_id(batch), _us(batch.time_ms)
         self.large["requests"].add(
-            frame_id, ts, batch.leader_id, -1 if batch.epoch is None else batch.epoch, self._live_id(ts),
+            frame_id, ts, batch.leader_id, NO_EPOCH if batch.epoch is None else batch.epoch, self._live_id(ts),
             len({state.topic_id for state in batch.states}), len(batch.states), batch.batch_id,
             len(batch.source.data) if isinstance(batch.source, RecordBatch) else 0, frame_id,
         )  # fmt: skip
@@ -286,8 +286,7 @@ class _Rows:
 
     def _state(self, batch: FoldedBatch, state: FoldedState) -> None:
         known = state.state
-        epoch = batch.epoch if state.is_decided else None
-        epoch = -1 if epoch is None else epoch
+        epoch = batch.epoch if state.is_decided and batch.epoch is not None else NO_EPOCH
         topic = plain_text(state.topic or "")
         if known is None:
             self.large["partition_states"].add(
