@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
@@ -16,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from kproto.errors import ConfigurationError
 from kproto.tables.files import NO_BUCKET, explained, file_system, is_uri, open_file, split_uri, without_secret
+from kproto.tables.whole_file import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -261,13 +261,8 @@ def write_whole(place: Place, content: bytes) -> None:
     if not isinstance(place, Path):
         place.write_bytes(content)
         return
-    fresh = place.with_name(f".kproto-{uuid.uuid4().hex}.part")
-    try:
-        make_new(fresh)
-        fresh.write_bytes(content)
-        fresh.rename(place)
-    finally:
-        fresh.unlink(missing_ok=True)
+    with whole_file(place, follows_links=False) as file:
+        file.write(content)
 
 
 def require_no_link(place: Place, below: Place) -> None:
