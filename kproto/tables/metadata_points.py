@@ -42,20 +42,14 @@ def read_traffic(points: Iterable[CapturePoint], *, ports: tuple[int, ...] | Non
         points: The capture points of one cluster.
         ports: The listeners' ports; None finds them.
     """
-    traffic = MetadataTraffic()
+    traffic, apart = MetadataTraffic(), MetadataTraffic()
     every = list(points)
-    names = {point.name for point in every}
-    if len(names) < 2:
-        for point in every:
-            for exchange in _exchanges(point, ports):
-                traffic.add(exchange, point.name)
-    else:
-        apart = MetadataTraffic()
-        held = [(each, point.name) for point in every for each in _exchanges(point, ports)]
-        for exchange, name, is_dated in _on_one_clock(held):
-            is_asked = exchange.api_key in admin_requests.APIS or exchange.api_key == ApiKey.ENVELOPE
-            (traffic if is_dated or is_asked else apart).add(exchange, name)
-        traffic.take_log(apart)
+    held = ((each, point.name) for point in every for each in _exchanges(point, ports))
+    is_one = len({point.name for point in every}) < 2
+    for exchange, name, is_dated in ((*each, True) for each in held) if is_one else _on_one_clock([*held]):
+        is_asked = exchange.api_key in admin_requests.APIS or exchange.api_key == ApiKey.ENVELOPE
+        (traffic if is_dated or is_asked else apart).add(exchange, name)
+    traffic.take_log(apart)
     traffic.finish()
     return traffic
 

@@ -32,7 +32,7 @@ from kproto.tables.schemas import COUNTS, KNOWN, METADATA_TABLES, NO_EPOCH, TABL
 from kproto.tables.traffic_rows import TimesTold, traffic_rows, us
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from kproto.metadata_log.batches import LogRecord
     from kproto.metadata_log.deliveries import MetadataTraffic
@@ -88,7 +88,10 @@ def tables_of_files(
         rows.deliveries(traffic)
         rows.made |= traffic_rows(traffic, rows.changing, rows.clocks)
     schemas = TABLES | METADATA_TABLES
-    made = {name: _table(schemas[name], listed, rows.of) for name, listed in rows.made.items()}
+    made = {
+        name: pa.Table.from_pylist([rows.of | row for row in listed], schemas[name])
+        for name, listed in rows.made.items()
+    }
     made |= {name: builder.table() for name, builder in rows.large.items()}
     if known is not None:
         schemas |= {"known_batches": KNOWN["known_batches"]}
@@ -126,13 +129,6 @@ def _name(files: LogFiles) -> str:
     """A name for the capture point: that of the directory which all files share."""
     parents = [os.path.dirname(os.path.abspath(path)) for path in files.paths()]  # noqa: PTH100, PTH120
     return Path(os.path.commonpath(parents)).name or FORMAT
-
-
-def _table(schema: pa.Schema, rows: Sequence[dict[str, Any]], of: dict[str, str]) -> pa.Table:
-    columns = [
-        pa.array([row.get(name, of.get(name)) for row in rows], schema.field(name).type) for name in schema.names
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _us(time_ms: int) -> int:
