@@ -6,7 +6,8 @@
 - large: the same of a generated capture of a large fleet; peak memory of the doctor.
 - tables: ``kproto doctor`` of the tables that ``kproto analyze`` made of a capture of 50 MB, beside ``analyze``.
 - stream: ``kproto summary -`` reads a growing number of distinct bodies. CPU a body in the last four tenths beside
-  that in the second to fifth; peak memory of the second half beside that of the first.
+  that in the second to fifth; peak memory of the second half beside that of the first; peak memory of ``kproto doctor
+  -`` over them all beside that over the first half.
 
 CPU time is that of a whole process and of all below it. The figures go to benches/results/doctor.json; --quick makes
 everything small, and judges nothing. Ends with 1 if a limit is missed or a program fails.
@@ -22,12 +23,15 @@ import sys
 import tempfile
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from figures import Goal, Round, finish, options_of
 from growing_stream import pieces
 from measure import machine
 from processes import cost_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 KPROTO = [sys.executable, "-m", "kproto"]
 TENTHS = 10
@@ -45,6 +49,7 @@ def goals() -> list[Goal]:
         Goal("doctor", "doctor of tables", f"{TABLES_MB} MB", "CPU-s", "tables doctor", "analyze", "analyze", 0.2),
         Goal("doctor", "summary of a stream", "late bodies", "us a body", "late us", "early us", "early bodies", 1.2),
         Goal("doctor", "summary of a stream, memory", "second half", "MB", "late MB", "early MB", "first half", 1.2),
+        Goal("doctor", "doctor of a stream, memory", "all bodies", "MB", "all MB", "half MB", "the first half", 1.2),
     ]
 
 
@@ -55,13 +60,17 @@ class Cost(NamedTuple):
     peak_mb: float
 
 
-def cost(*arguments: str) -> Cost:
-    """Run kproto to its end.
+def cost(*arguments: str, given: Iterable[bytes] = ()) -> Cost:
+    """Run kproto to its end, with something on its standard input.
 
     Raises:
         subprocess.SubprocessError: It failed.
     """
-    with subprocess.Popen([*KPROTO, *arguments], stdout=subprocess.DEVNULL) as process:
+    command = [*KPROTO, *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        assert process.stdin is not None
+        with process.stdin as pipe:
+            pipe.writelines(given)
         _pid, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
@@ -126,6 +135,8 @@ def measured(small: str, large: str, middle: str, directory: str, bodies: int) -
     shutil.rmtree(tables, ignore_errors=True)  # analyze does nothing where the tables hold the capture already
     found["analyze"] = cost_of([*KPROTO, "analyze", middle, "--out", tables]).cpu_s
     found["tables doctor"] = cost("doctor", tables).cpu_s
+    for name, count in (("half", bodies // 2), ("all", bodies)):
+        found[f"{name} MB"] = cost("doctor", "-", given=pieces(count)).peak_mb
     return found | stream(bodies)
 
 

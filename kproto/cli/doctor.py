@@ -214,7 +214,7 @@ def _judged(
             f"kproto: findings are of the last {held:,} requests; {left_out:,} earlier ones are left out",
             file=sys.stderr,
         )
-    clusters = by_cluster(iter(kept))
+    clusters = by_cluster(kept.popleft() for _ in range(len(kept)))  # what facts have read is not held here, too
     told: set[str] | None = None  # the files of which KP065 tells what is damaged
     for number, (name, pieces) in enumerate(clusters, 1):
         facts = Facts(pieces, redact=redact)

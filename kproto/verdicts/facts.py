@@ -354,14 +354,17 @@ class Facts:
         self._tables = {name: pa.concat_tables(tables) for name, tables in parts.items()}
         self.epochs = Epochs()
         self.clocks: dict[str, PointClock] = {row[0]: PointClock(*row) for row in self.rows("clocks")}
-        requests = self._tables.get("requests")
-        self.requests: list[Request] = [] if requests is None else self._read_requests(requests)
+        self.requests = self._read_requests()
         self.end: int = max((request.ts for request in self.requests), default=0)
         self.begin: int = self.requests[0].ts if self.requests else 0
         self.listeners: dict[bytes, list[Listener]] = self._read_listeners()
         self._live_sets = {name: frozenset(row[0] for row in rows) for name, rows in self.listeners.items()}
         self.unanswered_deletions: set[tuple[str, int, Any]] = set()
+        if not self.fits:  # else they are read again for each
+            self._tables.pop("requests", None)
         self.bodies = self._read_bodies()
+        if not self.fits:
+            self._tables.pop("partition_states", None)
 
     def rows(self, name: str) -> Iterable[tuple[Any, ...]]:
         """Return the rows of a table, with the columns of ``FACT_COLUMNS``."""
@@ -378,7 +381,10 @@ class Facts:
             known = self._numbers[kind, name] = f"{kind}-{self._numbered[kind]}"
         return known
 
-    def _read_requests(self, table: pa.Table) -> list[Request]:
+    def _read_requests(self) -> list[Request]:
+        table = self._tables.get("requests")
+        if table is None:
+            return []
         place = table.column_names.index("ts")
         table = table.set_column(place, "ts", table["ts"].cast(pa.int64()))
         learn_epochs(self.epochs, epochs_in([table]))
@@ -435,15 +441,15 @@ class Facts:
     def _read_bodies(self) -> list[Body]:
         """The bodies in the order in which the first broker accepted each."""
         found: dict[bytes, Body] = {}
-        sent: dict[bytes, dict[Any, int]] = defaultdict(dict)
+        unsure: dict[bytes, set[Any]] = defaultdict(set)
         unanswered: dict[bytes, list[Any]] = defaultdict(list)
         for request in self.requests:
             if request.body_id is None or (request.controller_id is None and request.api_key != ApiKey.FETCH):
                 continue
-            sent[request.body_id].setdefault(request.broker_id, request.ts)
             if request.error_code is None and request.api_key == ApiKey.STOP_REPLICA:
                 unanswered[request.body_id].append(request.broker_id)
             if request.error_code != 0:
+                unsure[request.body_id].add(request.broker_id)
                 continue
             body = found.get(request.body_id)
             if body is None:
@@ -452,8 +458,8 @@ class Facts:
             first, _last = body.told.get(request.broker_id, (request.ts, 0))
             body.told[request.broker_id] = (first, request.ts)
             body.last = request.ts
-        for body_id, body in found.items():
-            body.sent = sent[body_id]
+        for body_id in found.keys() & unsure.keys():
+            found[body_id].unsure = unsure[body_id]
         table = self._tables.get("partition_states")
         if table is not None:
             wanted = pa.array(found.keys() | unanswered.keys(), pa.binary())
@@ -472,11 +478,9 @@ class Facts:
                 else:
                     is_full = found[body_id].request.type == FULL  # such a request calls all partitions new
                     state = State(
-                        leader, leader_epoch, -1 if partition_epoch is None else partition_epoch, tuple(isr or ()),
-                        tuple(replicas or ()),
-                        None if adding is None else tuple(adding), tuple(removing or ()), bool(is_new) and not is_full,
-                        None if recovery is None or api_key == ApiKey.UPDATE_METADATA else bool(recovery),
-                        unclean,
+                        leader, leader_epoch, -1 if partition_epoch is None else partition_epoch, isr or (),
+                        replicas or (), adding, removing or (), bool(is_new) and not is_full,
+                        None if recovery is None or api_key == ApiKey.UPDATE_METADATA else bool(recovery), unclean,
                     )  # fmt: skip
                 found[body_id].states.append(
                     (self.shown("topic", topic), partition, None if topic_id == _NO_ID else topic_id, state)

@@ -10,7 +10,6 @@ are selections from it.
 
 from __future__ import annotations
 
-import struct
 from array import array
 from collections import Counter, defaultdict
 from functools import lru_cache
@@ -22,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import ApiKey
-from kproto.tables.arrays import rows_of, table_of
+from kproto.tables.arrays import as_binary, numbers_in, rows_of, table_of
 from kproto.tables.schemas import INTS, TIME, column, described
 from kproto.verdicts.stale import CLUSTER
 from kproto.verdicts.states import BEING_DELETED, ISR_CHANGES, NO_LEADER, STATE_ORDER, Incarnations, isr_change
@@ -119,7 +118,6 @@ class _Life(NamedTuple):
     steps: list[_Step]
 
 
-_BATCH_ROWS: Final = 1 << 16
 _COMPACT_ROWS: Final = 1 << 22
 _NO_ID: Final = bytes(16)
 
@@ -150,7 +148,7 @@ class History:
         if not pc.all(told).as_py():
             states = states.filter(told)
         for batch in states.to_batches():
-            isr = _as_binary(batch.column("isr"))
+            isr = as_binary(batch.column("isr"))
             columns = [
                 _partition_key(_numbered(batch.column("topic"), self._topics), batch.column("partition")),
                 _ids_numbered(batch.column("topic_id"), self._ids),
@@ -197,8 +195,7 @@ class History:
         ids = [*self._ids, None]  # the last is that of -1
         rows = rows.append_column("row", pa.array(range(rows.num_rows), pa.int64()))
         rows = rows.sort_by([(name, "ascending") for name in ("partition_key", "ts", "place")]).select(_STEP)
-        every = (row for batch in rows.to_batches(_BATCH_ROWS) for row in rows_of(batch))
-        for key, told in groupby(every, itemgetter(8)):
+        for key, told in groupby(rows_of(rows), itemgetter(8)):
             lives = Incarnations()
             found: dict[Incarnation, dict[tuple[int, ...], _Step]] = defaultdict(dict)
             life, of = None, -1
@@ -358,7 +355,7 @@ class History:
     def reduced(self) -> pa.Table:
         """Return the states, each once, of the schema ``REDUCED``: another history takes them for the whole."""
         rows = self._reduced()
-        isrs = pa.array([list(_brokers(isr)) for isr in self._isrs], INTS)
+        isrs = pa.array([numbers_in(isr) for isr in self._isrs], INTS)
         columns: dict[str, Any] = {
             "topic": pa.array(list(self._topics), pa.string()).take(pc.shift_right(rows["partition_key"], 32)),
             "topic_id": pa.array(list(self._ids), pa.binary()).take(_known(rows["topic_id"])),
@@ -492,21 +489,6 @@ def _signed(key: int) -> int:
     return partition - (1 << 32) if partition >> 31 else partition
 
 
-def _as_binary(lists: pa.Array) -> pa.Array:
-    """Convert lists of int32 to the bytes of their items, which compare and hash faster than lists."""
-    offsets = pc.multiply(lists.offsets, pa.scalar(4, pa.int32()))
-    items = lists.values
-    values = items.buffers()[1]
-    start = items.offset * 4
-    data = values.slice(start) if values is not None else pa.py_buffer(b"")
-    found = pa.Array.from_buffers(pa.binary(), len(lists), [None, offsets.buffers()[1], data])
-    return pc.if_else(pc.is_valid(lists), found, None) if lists.null_count else found
-
-
-def _brokers(isr: bytes) -> tuple[int, ...]:
-    return struct.unpack(f"={len(isr) // 4}i", isr)
-
-
 def _in_order(states: Collection[_Step]) -> list[_Step]:
     """Sort the states of an incarnation, without those whose ISR one log does not print where another does.
 
@@ -522,6 +504,6 @@ def _in_order(states: Collection[_Step]) -> list[_Step]:
 @lru_cache(1 << 14)
 def _isr_change(before: bytes, after: bytes) -> tuple[str | None, list[int], list[int]]:
     """The kind of change from one ISR to the next, the brokers that left, and those that came."""
-    old, new = _brokers(before), _brokers(after)
+    old, new = numbers_in(before), numbers_in(after)
     kind = isr_change(set(old), set(new))
     return kind, [broker for broker in old if broker not in new], [broker for broker in new if broker not in old]

@@ -145,11 +145,11 @@ class Body:
         api_key: The API.
         states: Its partitions' states; of StopReplica, whether the log is to be deleted.
         told: For each broker that accepted it, when it did first and last.
-        sent: For each broker that it was sent to, accepted or not, when it was first.
+        unsure: The brokers that it was sent to at some time without their accepting it.
         first, last: When a broker first accepted it, and when one did last.
     """
 
-    __slots__ = ("api_key", "first", "last", "live", "request", "sent", "states", "told")
+    __slots__ = ("api_key", "first", "last", "live", "request", "states", "told", "unsure")
 
     def __init__(self, request: Request, live: frozenset[int] | None) -> None:
         self.api_key: int = request.api_key
@@ -159,7 +159,12 @@ class Body:
         self.last: int = 0
         self.states: list[tuple[str, int, bytes | None, Any]] = []
         self.told: dict[Any, tuple[int, int]] = {}
-        self.sent: dict[Any, int] = {}
+        self.unsure: AbstractSet[Any] = frozenset()
+
+    @property
+    def sent(self) -> AbstractSet[Any]:
+        """The brokers that it was sent to, whether they accepted it or not."""
+        return self.told.keys() | self.unsure
 
 
 class Sighting(NamedTuple):

@@ -67,7 +67,7 @@ def missed_updates(facts: Facts, limit: int) -> Iterator[Missed]:
         live = (body.live or frozenset()) & facts.spans.keys()
         if len(body.told) < _TWO or 2 * len(body.told) < len(live):  # of these one is not among the others
             continue
-        for broker in sorted(live - body.sent.keys()):
+        for broker in sorted(live - body.sent):
             until = body.first + limit
             if facts.spans[broker].covers(body.first - 1, until) and not _covered(facts, body, broker, until, limit):
                 yield Missed(broker, body)

@@ -166,6 +166,7 @@ def test_the_doctor_is_held_to_what_was_promised() -> None:
         ("tables doctor", "analyze"): 0.2,
         ("late us", "early us"): 1.2,
         ("late MB", "early MB"): 1.2,
+        ("all MB", "half MB"): 1.2,
     }
 
 

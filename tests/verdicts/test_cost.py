@@ -3,11 +3,14 @@
 Work is counted in executed lines, not in seconds.
 """
 
+import tracemalloc
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import growing_stream
+import pyarrow as pa
 import pytest
 from conftest import few
 from lines_run import lines_run
@@ -155,3 +158,19 @@ def test_what_a_broker_was_connected_for_is_found_among_many_connections() -> No
     assert ask(3) == [(5, True, False), (15, True, False), (25, True, False)]
     work = [lines_run(partial(ask, count)) for count in (FEW, 2 * FEW, 4 * FEW)]
     assert work[2] - work[1] < 2.4 * (work[1] - work[0]), work
+
+
+def test_what_rules_know_of_a_distinct_body_takes_less_than_two_kilobytes(tmp_path: Path) -> None:
+    """What many bodies have alike is held once, and what was read of the captures not beside what was made of it."""
+    count = 4000
+    path = tmp_path / "stream.pcap"
+    path.write_bytes(b"".join(growing_stream.pieces(count)))
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    try:
+        facts = Facts(resolved_pieces([str(path)]))
+        assert sum(len(life.steps) for _partition, life in facts.told_lives) == count
+        held, _most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (held + pa.total_allocated_bytes() - before) / count < 2000
