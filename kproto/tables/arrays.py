@@ -64,6 +64,11 @@ BATCH_BYTES: Final = 8 << 20
 """Bytes of a full batch. Spark and Arrow work best with 4 to 16 MiB."""
 
 
+def _owned(values: Iterable[Any]) -> list[bytes | None]:
+    """Bytes in place of views of them, which pyarrow would hold for ever."""
+    return [None if value is None else bytes(value) for value in values]
+
+
 class RowBuffer:
     """A buffer of rows for the next batch of a fixed schema."""
 
@@ -91,7 +96,8 @@ class RowBuffer:
     def take(self) -> Iterator[pa.RecordBatch]:
         """Return the rows so far as a batch, or no batch, and start an empty one."""
         if self._columns[0]:
-            arrays = [pa.array(c, f.type) for c, f in zip(self._columns, self._schema, strict=True)]
+            columns = zip(self._columns, self._schema, strict=True)
+            arrays = [pa.array(_owned(c) if f.type == pa.binary() else c, f.type) for c, f in columns]
             self._columns = [[] for _ in self._schema]
             self._bytes = 0
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)

@@ -1,10 +1,12 @@
 """Tables are built from rows."""
 
+import sys
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kproto.tables.arrays import rows_of, table_of
+from kproto.tables.arrays import RowBuffer, rows_of, table_of
 from kproto.tables.schemas import SCAN
 
 
@@ -30,3 +32,12 @@ def test_rows_have_the_values_of_pyarrow_and_lists_of_numbers_as_tuples(
         wanted = [tuple(value) if isinstance(value, list) else value for value in given_values[begin:]]
         assert list(rows_of(table)) == list(enumerate(wanted, begin))
         assert list(rows_of(pa.RecordBatch.from_arrays([column[begin:]], ["b"]), ["b"])) == [(v,) for v in wanted]
+
+
+def test_a_batch_that_is_gone_holds_nothing_of_its_rows() -> None:
+    held = bytes(600)
+    before = sys.getrefcount(held)
+    buffer = RowBuffer(pa.schema([("payload", pa.binary())]))
+    buffer.add((memoryview(held),), 600)
+    assert [batch.to_pylist() for batch in buffer.take()] == [[{"payload": held}]]
+    assert sys.getrefcount(held) == before
