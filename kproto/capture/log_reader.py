@@ -81,15 +81,24 @@ _LONGEST_LOGGER: Final = 200
 _LONGEST_CUT: Final = 1 << 20
 """The longest line that is put together of the parts into which a mail client or a terminal broke it."""
 
-_OF_STATES: Final = re.compile(
-    rb"[ae \[\](<](?:ched leader info |ceived (?:LeaderAndIsr|StopReplica) request "
+_TELLS: Final = (
+    rb"(?:ched leader info |ceived (?:LeaderAndIsr|StopReplica) request "
     rb"| Partition \S+ state changed to \(|to OnlinePartition with state LeaderAndIsr\("
     rb"|broker epochs cache: |successfully elected as the controller\. E"
+    rb"|[Ii]gnoring (?:LeaderAndIsr|StopReplica|UpdateMetadata) request |(?<!inished )[Hh]andling stop replica "
+    rb"|[Dd]eleted partition \S{1,300} from metadata cache |Sent LeaderAndIsr request \(L.{1,200} ReplicaAssignment\("
     rb"|Newly added brokers: (?!.{0,900} all live brokers: (?:\(|$))"
-    rb"|Broker id=\d{1,10}\] (?:Leader|Follower) |((?<=[ \[(<])(?:\.\.\.|\xe2\x80\xa6)[ \])>]"
+    rb"|Broker id=\d{1,10}\] (?:Leader |Follower |Transitioning \d"
+    rb"|Skipped the become-\w{1,8} state change for \S{1,300} with topic id (?!None)"
+    rb"|Handling LeaderAndIsr request correlationId (?!.{0,300} starting the become))"
+    rb"|((?<=[ \[(<])(?:\.\.\.|\xe2\x80\xa6)[ \])>]"
     rb"|(?<=[\[(<])(?:snip|cut|omitted|truncated|elided)[^\])>]{0,40}[\])>]))"
 )
 """How lines begin that tell of a partition's state; in the group, what programs put for the middle of a line."""
+
+_OF_STATES: Final = re.compile(rb"[ae \[\](<]" + _TELLS)
+_OF_STATES_CUT: Final = re.compile(_TELLS.replace(b" ", b""))
+"""Where they do; and where all spaces were taken out: what was cut twice lacks some, and has others, in every form."""
 
 _CUT_START: Final = re.compile(
     rb"\] (?:Leader|Follower) \S{1,300} (?:with topic id \S{1,60} )?starts at leader epoch (?!.{0,3000}?"
@@ -223,6 +232,11 @@ class _HeldLine:
         if self._cut.are_of_terminal(widths):
             joined.reverse()
         return [*joined, mixed] if self.is_whole() else [parts[0], *joined, mixed]
+
+
+def _writer_of(forms: list[bytes]) -> tuple[bytes, int]:
+    """The first form of a line that names its writer, and where it does."""
+    return next((found for form in forms if (found := with_writer(form))[1] >= 0), (b"", -1))
 
 
 class SeenLines:
@@ -534,7 +548,7 @@ class LogReader:
         if first is None:
             return
         forms = self._held.forms()
-        if not self._is_ordered and (at := with_writer(forms[0])[1]) >= 0:
+        if not self._is_ordered and (at := _writer_of(forms)[1]) >= 0:
             self._wait(first, forms if len(forms) > 1 else _NONE, at, events)
         else:
             self._state(first, forms)
@@ -596,13 +610,15 @@ class LogReader:
         told = [found for form in forms if (found := _OF_STATES.search(form, 0, _LONGEST_STATE))]
         if not problem and any(found[1] is None or found.string is forms[0] for found in told):
             problem = _CUT if len(forms) == 1 else _NOT_JOINED
+        elif not problem and len(forms) > 1 and _OF_STATES_CUT.search(b"".join(forms[0].split()), 0, _LONGEST_STATE):
+            problem = _NOT_JOINED
         if problem:
             self._lost(problem, forms, first.offset, first.length)
 
     def _lost(self, problem: str, forms: list[bytes], offset: int, length: int) -> None:
         """Note a line of a state change that cannot be read; the request that it tells of lacks it."""
         self.summary.bad(problem, offset, length)
-        text, at = next((found for form in forms if (found := with_writer(form))[1] >= 0), (b"", -1))
+        text, at = _writer_of(forms)
         if at >= 0:
             self._states.lost(text, at)
 

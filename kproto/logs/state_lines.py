@@ -106,7 +106,7 @@ _OF_LEADER_AND_ISR: Final = re.compile(
 _FINISHED: Final = re.compile(rb"Finished LeaderAndIsr request in \d{1,10} ?ms correlationId (-?\d{1,10}) ")
 _IGNORING: Final = re.compile(
     rb".gnoring (\w+) request (?:\(\S*\) )?from controller (-?\d+) with correlation id (-?\d+)"
-    rb"(?: epoch (\d+) for partition (\S+) (since|as) (?:its associated leader epoch (-?\d+)\b|(?!its\b|$))"
+    rb"(?: epoch (\d+) for partition (\S+) (since|as) (?:its associated leader epoch (-?\d+)\b|(?!its|$))"
     rb"| since its controller epoch (\d+) is old)"
 )
 _STARTS: Final = re.compile(
@@ -153,7 +153,7 @@ _DETAILED: Final = re.compile(rb"(?i)\b(?:debug|trace)\b(?!\")")
 _ASSIGNED: Final = re.compile(
     rb"Changed partition (\S+) state from \w+ to NewPartition with assigned replicas ([\d,]+)"
 )
-_BROKER_ID: Final = re.compile(rb"brokerId=(\d+)")
+_BROKER_ID: Final = re.compile(rb"brokerId=(\d+), ")
 _NUMBER: Final = re.compile(rb"-?\d+")
 _BECAME: Final = re.compile(
     rb"(?:\d{1,10} successfully elected as the controller. |Controller \d{1,10} )?"
@@ -161,11 +161,14 @@ _BECAME: Final = re.compile(
 )
 _SERVES: Final = re.compile(rb"(?:Broker \d{1,10} is )?[Rr]eady to serve as the new controller with epoch (\d{1,10})")
 _STOPPING: Final = re.compile(rb".andling stop replica \(delete=(\w+)\) for partition (\S+)")
+_HANDLING: Final = re.compile(rb".andling (?:LeaderAndIsr|StopReplica) request correlationId ")
 _LIVE: Final = re.compile(
     rb"(?:Newly added brokers: [\d,]*, deleted brokers: ([\d,]*), .{0,9000}?all live brokers: ([\d,]+)"
     rb"|Currently active brokers in the cluster: \w*\(([\d, ]+)\))"
 )
-_BROKER_EPOCHS: Final = re.compile(rb"(?:Initialized|Updated) broker epochs cache: \w*\(([^()]*)\)")
+_BROKER_EPOCHS: Final = re.compile(
+    rb"(?:Initialized|Updated) broker epochs cache: \w*\(((?:\d{1,10} -> -?\d{1,18}(?:, |(?=\))))*)\)"
+)
 _PAIR: Final = re.compile(rb"(\d{1,10}) -> (-?\d{1,18})")
 _TO_BROKER: Final = re.compile(rb" to broker \S{1,300} \(id: (\d{1,10}) ")
 _RESIGNED: Final = re.compile(rb"Resigned\b|Broker \d{1,10} resigned as the controller")
@@ -503,6 +506,7 @@ class StateLog:
             text: The line.
             at: Where it names its writer.
         """
+        self._detailed |= _DETAILED.search(text, max(at - 24, 0), at) is not None
         found = _BROKER.match(text, at)
         if found is not None:
             broker = int(found[1])
@@ -703,7 +707,7 @@ class StateLog:
         if found is not None:
             self._stopping(broker, found[2], time_ns, delete=found[1] == b"true")
             return True
-        return self._touched(broker, rest, time_ns)
+        return _HANDLING.match(rest) is not None and self._touched(broker, rest, time_ns)
 
     def _stopping(self, broker: int, partition: bytes, time_ns: int, *, delete: bool) -> None:
         """A line before 2.6: it does not name the request, so partitions that follow one another are taken as one."""
@@ -865,8 +869,11 @@ class StateLog:
         elif begin in (b"Changed ", b"ISR for ") and (found := _ELECTED.match(rest)):
             changed, grown, leader, leader_epoch, isr, _, partition_epoch = found.groups()
             partition, controller_epoch = changed or grown, None
-            if b"brokerId" in isr:
-                isr = b",".join(_BROKER_ID.findall(isr))
+            if told := isr.count(b"("):
+                brokers = _BROKER_ID.findall(isr)
+                if len(brokers) != told:
+                    return False
+                isr = b",".join(brokers)
         elif begin == b"Changed " and (found := _ASSIGNED.match(rest)):
             self._replicas.pop(found[1], None)
             _keep(self._replicas, found[1], _ids(found[2]))

@@ -268,15 +268,20 @@ _STRUCTS: Final = tuple(begin.encode() for begin in STRUCTS)
 _ENDS_STRUCT: Final = re.compile(rb";totalTime:[\d.]{1,30},")
 """What of a request logged as text the last field that is read ends with."""
 
+_TORN: Final = re.compile(rb"(?<![,)])(?<! --) (?!-- )")
+"""A space in a request logged as text where Kafka writes none, before its connection."""
+
 HAS_TIME: Final = re.compile(rb"\d:\d\d:\d\d")
 """A time of day."""
 
 _HEADLESS: Final = (
     MARK, b"request:", b"[Broker id=", b"[Controller id=", b"[Topic Deletion Manager ", b"Broker ", b"Controller ",
 )  # fmt: skip
-_HEAD_ENDS: Final = (b"Completed", b"TRACE", b"DEBUG", b"INFO", b"WARN", b"ERROR", b"]")
+_MARK_BEGINS: Final = tuple(MARK[:length] for length in range(1, len(MARK)))
+_HEAD_ENDS: Final = (b"TRACE", b"DEBUG", b"INFO", b"WARN", b"ERROR", b"]", *_MARK_BEGINS)
 LONGEST_HEAD: Final = 100
-"""A line of at most so many bytes may be the time and level of the next one, which a mail client put apart."""
+"""A line of at most so many bytes may be the time and level of the next one, which a mail client put apart, or a
+terminal that cut within a word."""
 
 _BEGIN_OF_OBJECT: Final = b" \t,["
 """What may stand before the brace with which an object begins that is printed over several lines."""
@@ -554,10 +559,13 @@ class Unwrapper:
                 yield from self._gather(message, depth)
             return
         if self._head and text.strip():
-            if text.lstrip().startswith(_HEADLESS):
-                text = self._head + b" " + text.lstrip()
+            size, bare = len(self._head), text.lstrip()
+            is_headless = bare.startswith(_HEADLESS)
+            joined = self._head + (b" " + bare if is_headless else text)
+            if is_headless or joined.find(MARK, size - len(MARK), size + len(MARK)) >= 0:
+                text = joined
                 message = message._replace(text=text)
-            self._head = b""
+            self._head = joined.rstrip() if len(bare) < len(MARK) and joined.rstrip().endswith(_MARK_BEGINS) else b""
         elif len(text) <= LONGEST_HEAD and text.rstrip().endswith(_HEAD_ENDS) and HAS_TIME.search(text):
             self._head = text.rstrip()
         if _TEXTS_BEGIN.match(text) and depth < _DEEPEST:
@@ -934,18 +942,24 @@ def _quoted(text: bytes) -> list[Any] | None:
 
 
 def _joined(parts: list[bytes]) -> bytes:
-    """Put a request's line together that was cut: by a terminal, at one width, or by a mail client, at spaces."""
+    """Put a request's line together that was cut: by a terminal, at one width, or by a mail client, at spaces.
+
+    What was cut by both may be told in no form: a space within a struct would be part of a value.
+    """
     joined = b"".join(parts)
     if len(parts) > 2 and len({len(part) for part in parts[:-1]}) == 1:
         return joined
     spaced = b" ".join(part.strip() for part in parts)
     for form in (joined, spaced, with_long_words(parts)):
+        logged = form[form.find(MARK) + len(MARK) :].lstrip()
+        if logged.startswith(_STRUCTS) and _TORN.search(logged, 0, max(logged.rfind(b" from connection "), 0)):
+            continue
         try:
-            parse_request(form[form.find(MARK) + len(MARK) :].decode("utf-8", "replace"))
+            parse_request(logged.decode("utf-8", "replace"))
         except UnusableLine:
             continue
         return form
-    return spaced
+    return parts[0]
 
 
 def with_long_words(parts: list[bytes]) -> bytes:
