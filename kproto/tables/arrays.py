@@ -1,11 +1,14 @@
-"""Builds record batches and tables from rows.
+"""Builds Arrow columns and record batches from rows.
 
-Batches end by their bytes, since one frame can be larger than ten thousand others.
+Columns are made without ``pyarrow.array``, which imports pandas where that is installed: that import takes longer than
+reading a capture of some ten megabytes. Batches end by their bytes, since one frame can be larger than ten thousand
+others.
 """
 
 from __future__ import annotations
 
 import struct
+from array import array
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -19,6 +22,45 @@ Rows = TypeVar("Rows", "pa.Table", "pa.RecordBatch")
 
 _ROWS: Final = 1 << 16
 """The most rows of a table that are made of it at a time."""
+
+_CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
+"""Codes of ``array.array`` by bytes of a value."""
+
+_MOST_BYTES: Final = (1 << 31) - 1
+"""The most bytes of text, and items of lists, in a column, whose offsets have 32 bits."""
+
+
+def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Make a column.
+
+    Args:
+        values: Integers, booleans, text, bytes, lists, or dictionaries of a struct's fields; None for null.
+        kind: The column's type. Times are integers in the type's unit.
+    """
+    count = len(values)
+    missing = _missing(values)
+    if missing == count:
+        return pa.nulls(count, kind)
+    validity = _bits([value is not None for value in values]) if missing else None
+    if pa.types.is_struct(kind):
+        fields = [_field(values, field) for field in kind]
+        return pa.Array.from_buffers(kind, count, [validity], missing, children=fields)
+    if pa.types.is_list(kind):
+        lists = [() if value is None else value for value in values] if missing else values
+        elements = array_of(list(chain.from_iterable(lists)), kind.value_type)
+        return pa.Array.from_buffers(kind, count, [validity, _offsets(lists)], missing, children=[elements])
+    if pa.types.is_boolean(kind):
+        return pa.Array.from_buffers(kind, count, [validity, _bits(values)], missing)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        if pa.types.is_string(kind):
+            pieces: Sequence[bytes] = [value.encode() if value else b"" for value in values]
+        else:
+            pieces = [value or b"" for value in values] if missing else values
+        data = pa.py_buffer(b"".join(pieces))
+        return pa.Array.from_buffers(kind, count, [validity, _offsets(pieces), data], missing)
+    code = "d" if pa.types.is_floating(kind) else _CODES[kind.bit_width // 8]
+    numbers = array(code, [value or 0 for value in values] if missing else values)
+    return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(numbers)], missing)
 
 
 def rows_of(table: pa.Table | pa.RecordBatch, names: Iterable[str] | None = None) -> Iterator[tuple[Any, ...]]:
@@ -60,13 +102,45 @@ def numbers_in(items: bytes) -> tuple[int, ...]:
     return struct.unpack(f"={len(items) // 4}i", items)
 
 
+def _field(values: Sequence[Any], field: pa.Field) -> pa.Array:
+    """Make the column of a struct's field."""
+    name = field.name
+    return array_of([None if value is None else value.get(name) for value in values], field.type)
+
+
+def _missing(values: Sequence[Any]) -> int:
+    """Count the nulls."""
+    missing = 0
+    for value in values:
+        if value is None:
+            missing += 1
+    return missing
+
+
+def _offsets(values: Sequence[Any]) -> pa.Buffer:
+    """A 0, then the offset at which each value ends."""
+    offsets = array("i", bytes(4 * len(values) + 4))
+    view = memoryview(offsets)
+    end = 0
+    for at, value in enumerate(values, 1):
+        end += len(value)
+        if end > _MOST_BYTES:
+            raise OverflowError(f"a column's values are longer than {_MOST_BYTES} together")
+        view[at] = end
+    return pa.py_buffer(offsets)
+
+
+def _bits(values: Sequence[Any]) -> pa.Buffer:
+    """The bitmap of some truth values, the first one lowest."""
+    bits = bytearray((len(values) + 7) // 8)
+    for at, value in enumerate(values):
+        if value:
+            bits[at >> 3] |= 1 << (at & 7)
+    return pa.py_buffer(bits)
+
+
 BATCH_BYTES: Final = 8 << 20
 """Bytes of a full batch. Spark and Arrow work best with 4 to 16 MiB."""
-
-
-def _owned(values: Iterable[Any]) -> list[bytes | None]:
-    """Bytes in place of views of them, which pyarrow would hold for ever."""
-    return [None if value is None else bytes(value) for value in values]
 
 
 class RowBuffer:
@@ -96,8 +170,7 @@ class RowBuffer:
     def take(self) -> Iterator[pa.RecordBatch]:
         """Return the rows so far as a batch, or no batch, and start an empty one."""
         if self._columns[0]:
-            columns = zip(self._columns, self._schema, strict=True)
-            arrays = [pa.array(_owned(c) if f.type == pa.binary() else c, f.type) for c, f in columns]
+            arrays = [array_of(c, f.type) for c, f in zip(self._columns, self._schema, strict=True)]
             self._columns = [[] for _ in self._schema]
             self._bytes = 0
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -143,9 +216,9 @@ class TableBuilder:
         for each in self._schema:
             values = columns.get(each.name)
             if values is not None:
-                arrays.append(pa.array(values, each.type))
+                arrays.append(array_of(values, each.type))
             elif each.name in self._same:
-                arrays.append(pa.repeat(pa.scalar(self._same[each.name], each.type), count))
+                arrays.append(pa.repeat(array_of([self._same[each.name]], each.type)[0], count))
             else:
                 arrays.append(pa.nulls(count, each.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
