@@ -151,7 +151,7 @@ _IN_DETAIL: Final = re.compile(
 _DETAILED: Final = re.compile(rb"(?i)\b(?:debug|trace)\b(?!\")")
 
 _ASSIGNED: Final = re.compile(
-    rb"Changed partition (\S+) state from \w+ to NewPartition with assigned replicas ([\d,]+)"
+    rb"Changed partition (\S+) state from \w+ to NewPartition with assigned replicas ([\d,]+)(?![\d,]| \d)"
 )
 _BROKER_ID: Final = re.compile(rb"brokerId=(\d+), ")
 _NUMBER: Final = re.compile(rb"-?\d+")

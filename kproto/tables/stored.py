@@ -48,7 +48,7 @@ BESIDE: Final = ("brokers-", "edges-")
 """The first parts of the names of the files beside the tables, which the manifest lists too: facts about brokers, and
 what is read on where connections go on in another recording."""
 
-SCHEMA: Final = 8
+SCHEMA: Final = 9
 """The version of the tables' columns and of the manifest."""
 
 _STORED: Final = TABLES | METADATA_TABLES | KNOWN

@@ -901,6 +901,14 @@ def test_lines_that_were_cut_twice_tell_nothing_wrong(log: str, first: int, cuts
     assert noted or len(found) == len(wanted)
 
 
+def test_replicas_among_which_a_space_was_put_are_not_told_in_part() -> None:
+    text = plain(lines_of("a controller's states"))
+    torn, count = re.subn(r"(NewPartition with assigned replicas \d,)(\d)", r"\1 \2", text)
+    assert count
+    for (_, found), (_, whole) in zip(rows_of(torn), rows_of(text), strict=True):
+        assert tells_no_more(found["request"], whole["request"])
+
+
 def test_a_request_lacks_its_states_where_one_of_them_cannot_be_read() -> None:
     lines = [x.line for x in lines_of("states at TRACE")]
     at = [n for n, line in enumerate(lines) if " eceived LeaderAndIsr request " in line.replace("R", " ")]
