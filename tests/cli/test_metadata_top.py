@@ -67,7 +67,6 @@ def test_the_latest_changes_are_worded_as_inspect_words_them() -> None:
     assert any(line.endswith("xe-2  isr 2,1→2; and 22 more partitions") for line in latest)
 
 
-@pytest.mark.slow
 def test_findings_are_those_of_the_doctor() -> None:
     place = str(metadata("kraft-4.1-a"))
     lines = top(place).stdout.splitlines()

@@ -226,7 +226,6 @@ def test_another_capture_is_for_the_difference_alone() -> None:
     assert "--with does not apply to the question 'leader'; try diff" in result.stderr
 
 
-@pytest.mark.slow
 def test_the_two_times_of_a_difference_are_asked_for(tmp_path: Path) -> None:
     capture = str(CAPTURE.with_name("ibp-3.9-a.pcap.gz"))
     for options, words in (

@@ -30,7 +30,6 @@ def test_a_capture_makes_a_page_and_what_stands_out_is_said(tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
-@pytest.mark.slow
 def test_of_many_findings_of_a_rule_the_first_are_printed(tmp_path: Path) -> None:
     write_captures(PlannedFleet(brokers=9, restarts=0, deletions=0, failovers=1, zombies=1), tmp_path)
     result = report(str(tmp_path / "control.pcap"), "--out", str(tmp_path / "page.html"))

@@ -384,7 +384,6 @@ def test_a_file_that_is_read_whole_again_as_it_grew_counts_once(
     assert row["packets"] == count
 
 
-@pytest.mark.slow
 def test_hosts_in_directories_that_are_called_as_clusters_stay_apart(
     run: Callable[..., Run], out: Path, tmp_path: Path
 ) -> None:

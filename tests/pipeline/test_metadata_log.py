@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import kproto_prints, kproto_rows
+from conftest import few
 from kraft_runs import capture, metadata
 from metadata_batches import batch_of
 
@@ -180,8 +181,7 @@ def test_a_log_that_grew_takes_the_place_of_the_former(tmp_path: Path) -> None:
     assert renamed.replaced == ["default"]  # one log has one place
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("snapshots", [True, False])
+@pytest.mark.parametrize("snapshots", few([True, False]))
 def test_a_log_goes_on_where_its_old_segments_are_gone(tmp_path: Path, *, snapshots: bool) -> None:
     whole = piece(tmp_path / "whole" / "n", 0, 1000, snapshots=snapshots)
     one = stored(tmp_path / "one", piece(tmp_path / "n", 0, 450))

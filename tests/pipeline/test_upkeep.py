@@ -140,7 +140,6 @@ def test_rollups_of_other_tables_in_the_same_directory_count_for_nothing(tables:
     assert rolled_up(tables) == "2 of 2 days rolled up"
 
 
-@pytest.mark.slow
 def test_rollups_of_another_version_are_made_anew(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rolled_up(tables)
     monkeypatch.setattr("kproto.query.rollups._VERSION", 2)

@@ -203,7 +203,6 @@ def test_summary_report_and_inspect_read_the_log(tmp_path: Path) -> None:
     assert "name a capture, too" in kproto("inspect", place, "--unanswered").output
 
 
-@pytest.mark.slow
 def test_moments_and_differences() -> None:
     place = metadata("kraft-4.1-a")
     (row,) = answer(place, "leader", "--partition", "DD-0", "--at", "15:18:20")

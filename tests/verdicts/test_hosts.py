@@ -215,7 +215,6 @@ def test_a_clock_that_is_put_forward_is_corrected_by_the_senders_clocks_or_canno
         assert any("cannot be compared with that of others: it was set meanwhile" in text for text in clocks)
 
 
-@pytest.mark.slow
 @given(st.sampled_from(CAPTURES), st.lists(st.floats(-5000, 5000), min_size=3, max_size=3))
 @settings(max_examples=max(settings.default.max_examples // 60, 1))
 def test_whatever_the_clocks_say(tmp_path_factory: pytest.TempPathFactory, capture: Path, seconds: list[float]) -> None:

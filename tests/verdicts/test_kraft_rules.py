@@ -62,7 +62,6 @@ def test_a_healthy_run_shows_nothing_above_a_note(node: int | None) -> None:
         assert {(row["rule"], row["severity"]) for row in rows} == {("KP035", "note")}
 
 
-@pytest.mark.slow
 def test_the_capture_of_a_healthy_run_shows_nothing_above_a_note() -> None:
     assert {finding.severity for some in found(HEALTHY).values() for finding in some} == {"note"}
 

@@ -62,7 +62,6 @@ def alarms(found: list[Finding]) -> set[tuple[Any, ...]]:
     return {subject(finding) for finding in found if finding.severity != "note" and finding.rule not in DAMAGE}
 
 
-@pytest.mark.slow
 @few
 @given(some_captures, some_part)
 @example(next(path for path in CAPTURES if name_of(path) == "ibp-2.8-a"), 0.2341217)  # a slow broker is told late
@@ -76,7 +75,6 @@ def test_a_capture_that_begins_later_accuses_nobody_else_and_finds_what_lies_in_
     assert alarms(later) <= alarms(found)
 
 
-@pytest.mark.slow
 @few
 @given(some_captures, some_part)
 def test_a_capture_that_ends_earlier_accuses_nobody_else(path: Path, part: float) -> None:
