@@ -15,7 +15,7 @@ def test_an_update_that_less_than_half_of_the_brokers_got_is_no_broadcast(
     connected = SimpleNamespace(covers=lambda first, last: True)
     facts = SimpleNamespace(spans=dict.fromkeys(range(5), connected))
     got = dict.fromkeys(range(told), 0)
-    body = SimpleNamespace(live=frozenset(range(5)), told=got, sent=got, first=0)
+    body = SimpleNamespace(live=frozenset(range(5)), told=got, sent=set(got), first=0)
     monkeypatch.setattr(updates, "_updates", lambda facts: [body])
     monkeypatch.setattr(updates, "_covered", lambda *_: False)
     assert [found.broker for found in updates.missed_updates(cast("Any", facts), 10)] == missed
