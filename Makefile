@@ -23,14 +23,14 @@ NOT_ELSEWHERE = not spark and not java and not kafka
 # One more than there are cores: a third of their time tests wait, for processes, sockets and time-outs.
 WORKERS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 test:    ## every test that needs no Java, but for the tier `slow`; ALL=1 runs that too, as CI does
-	@tools/setup test $(if $(ALL),,quick) chromium tshark tmux
+	@tools/setup test chromium tshark tmux
 	@seed=$(SEED_NOW); echo "test: repeat with make test SEED=$$seed"; \
 	  KPROTO_FLEET_SEED=$${KPROTO_FLEET_SEED:-$$((seed % 1000000))} HYPOTHESIS_PROFILE=$(if $(ALL),dev,quick) .venv/bin/pytest \
 	  -m "$(if $(ALL),,not slow and )$(NOT_ELSEWHERE)" --ignore=tests/kafka --ignore=tests/oracle -n $(WORKERS) --dist worksteal --hypothesis-seed=$$seed
 
 TESTS = tests/codec_ext tests/contract tests/capture tests/tables
 quick:   ## a focused run within seconds: make quick TESTS="tests/cli/test_doctor.py -k baseline"
-	@tools/setup test quick
+	@tools/setup test
 	.venv/bin/pytest -q -x -m "not slow and $(NOT_ELSEWHERE)" $(TESTS)
 
 format:  ## style: what ruff can mend by itself
