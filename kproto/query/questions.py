@@ -545,6 +545,8 @@ def _interruptible(tables: duckdb.DuckDBPyConnection, sql: str, values: list[Any
 
     try:
         threading.Thread(target=ask, name="kproto-query").start()
+        while not wait([asked], 0.1).done:  # a wait without an end sleeps on where another thread gets the signal
+            pass
         return asked.result()
     except KeyboardInterrupt:
         while not asked.cancel() and not wait([asked], 0.05).done:  # DuckDB forgets an interrupt before a query begins

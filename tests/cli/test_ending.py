@@ -6,7 +6,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -129,10 +129,19 @@ def test_ctrl_c_while_the_modules_are_loaded_ends_without_a_traceback(monkeypatc
 LONG_QUERY = "SELECT count(*) FROM range(1000000000000)"
 
 
-def query() -> None:
+def query(masked: Iterable[signal.Signals] = ()) -> None:
     """Ctrl-C comes amid a question."""
     threading.Timer(0.05, os.kill, [os.getpid(), signal.SIGINT]).start()
-    ask_sql(duckdb.connect(), LONG_QUERY)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, masked)
+    try:
+        ask_sql(duckdb.connect(), LONG_QUERY)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def signal_of_another_thread() -> None:
+    """The thread that waits for the answer is not woken by the signal, as where it had just begun to wait."""
+    query([signal.SIGINT])
 
 
 def duckdbs_own_error() -> None:
@@ -152,7 +161,7 @@ def drop() -> None:
     threading.Event().wait(30)
 
 
-@pytest.mark.parametrize("work", [query, duckdbs_own_error, drop])
+@pytest.mark.parametrize("work", [query, signal_of_another_thread, duckdbs_own_error, drop])
 def test_ctrl_c_ends_a_command_whatever_it_does(work: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(main.get_command(None, "tables"), "callback", lambda **_: work())  # type: ignore[arg-type]
     result = run_kproto("tables")
