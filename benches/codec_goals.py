@@ -27,6 +27,8 @@ KEPT_AS = (
 )
 """How an UpdateMetadata is kept, the operation that measures it, and its limit in bytes."""
 
+_READ = {"1x10000": (0.45, 2.0), "500x20": (0.35, 2.2), "2000x5": (0.45, 3.3), "100x100": (0.35, 2.2)}
+"""Limits of decoding and reading, beside kio and beside the loop alone: a call for each field, and its value made."""
 _OBJECTS = {"1x10000": 0.6, "500x20": 0.8, "2000x5": 0.9}
 _COLUMNS = {"1x10000": 0.30, "500x20": 0.40, "2000x5": 0.55}
 
@@ -70,8 +72,9 @@ def _newest(body: str, shape: str) -> Iterator[Goal]:
 
 def _read_all(body: str) -> Iterator[Goal]:
     """Decoding and reading all beside kio, and beside reading alone where the objects are there already."""
-    yield _goal("codec", READ_ALL, "decode+read", body, "kio", "decode+read", 0.3)
-    found = _goal("codec", READ_ALL, "decode+read", body, "kio", "read", 1.6)
+    beside_kio, beside_reading = _READ[body.rpartition("-")[2]]
+    yield _goal("codec", READ_ALL, "decode+read", body, "kio", "decode+read", beside_kio)
+    found = _goal("codec", READ_ALL, "decode+read", body, "kio", "read", beside_reading)
     yield replace(found, peer="reading finished objects")
 
 

@@ -52,6 +52,20 @@ with spark_session(small=True) as spark:
 """
 """A session of Spark that runs one ``mapInArrow`` and writes one Parquet table."""
 
+PLAIN = """
+import io, sys
+import pyarrow.parquet as pq
+from kproto.tables import decode, scan
+
+for capture in sys.argv[1:]:
+    files = {}
+    for kind, rows in decode(scan([capture], every_payload=True)):
+        if kind not in files:
+            files[kind] = pq.ParquetWriter(io.BytesIO(), rows.schema)
+        files[kind].write_batch(rows)
+"""
+"""A process that reads captures and writes their bodies' tables to memory, without Spark and without a driver."""
+
 
 def goals(sizes: list[int]) -> list[Goal]:
     """The rows, for captures of these sizes in MiB."""
@@ -84,6 +98,7 @@ def goals(sizes: list[int]) -> list[Goal]:
             at_least=True,
         ),
         Goal("workers", "the same with Spark's start", distinct, "s", "one whole", "two whole", "by two"),
+        Goal("workers", "plain processes that share nothing, one", distinct, "s", "one plain", "two plain", "by two"),
     ]  # fmt: skip
     return [
         *rows,
@@ -142,14 +157,14 @@ def sharing(captures: Path, sizes: list[int], number: int) -> dict[str, float]:
 
 
 def workers(captures: Path, sizes: list[int], number: int) -> dict[str, float]:
-    """One large capture, by one worker of one core and by two, in turns first."""
+    """One large capture, by one worker of one core and by two, in turns first; and read twice by plain processes."""
     figures: dict[str, float] = {}
     cores = sorted(os.sched_getaffinity(0))
+    capture = str(captures / f"distinct-{sizes[0]}.pcap")
     for name, count in (("one", 1), ("two", 2))[:: -1 if number % 2 else 1]:
         with tempfile.TemporaryDirectory(dir=captures) as directory:
             pinned = cores[:count] if len(cores) >= count else None
             with standalone(Path(directory), workers=count, memory=WORKER_MEMORY, cores=pinned) as master:
-                capture = str(captures / f"distinct-{sizes[0]}.pcap")
                 command = [PYTHON, str(HERE / "pipeline_product.py"), "whole", capture, "--master", master]
                 started = time.monotonic()
                 done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
@@ -157,6 +172,13 @@ def workers(captures: Path, sizes: list[int], number: int) -> dict[str, float]:
         if done.returncode:
             raise RuntimeError(f"{name} worker: {done.stderr[-1000:]}")
         figures |= {f"{name} wall": json.loads(done.stdout.splitlines()[-1])["analyze wall"], f"{name} whole": whole}
+        started = time.monotonic()
+        share = [capture] * (2 // count)
+        plain = [subprocess.Popen(["taskset", "-c", str(core), PYTHON, "-c", PLAIN, *share]) for core in cores[:count]]
+        codes = [process.wait(1800) for process in plain]
+        if any(codes):
+            raise RuntimeError(f"{name} plain: a process failed")
+        figures[f"{name} plain"] = time.monotonic() - started
     return figures
 
 

@@ -4,12 +4,14 @@
 
 Both read the same generated capture, in versions that tshark 4.0 decodes (LeaderAndIsr 4, StopReplica 2,
 UpdateMetadata 6), in which no request body is there twice. tshark prints topic, partition, leader, leader epoch and
-version of each partition to a file, a line for each packet. kproto decodes every body into Arrow columns, all fields of
-them, and keeps none; in the row "to the same text" it also writes tshark's file, a line for each request. Runs
-alternate, CPU time is that of the whole process, its start included. All must find the same partitions. The dissector
-of ``kproto wireshark`` prints the same fields in tshark. Beside it stands the least that a dissector in Lua can cost:
-one that adds as many items, with as many ranges of bytes, and reads nothing. (tshark 4.0 calls an UpdateMetadata's ISR
-replicas, so lists are not in the text.)
+version of each partition to a file, a line for each packet. kproto decodes every body into Arrow columns, all fields
+of them, and keeps none; in the row "to the same text" it also writes tshark's file, a line for each request. The bare
+loop takes the packets for what they are in this capture, and gives the requests to the codec: no packet is checked,
+late, lost or sent twice, no answer is read, no body has an id. Runs alternate, CPU time is that of the whole process,
+its start included. All must find the same partitions. The dissector of ``kproto wireshark`` prints the same fields in
+tshark. Beside it stands the least that a dissector in Lua can cost, which is its limit: one that adds as many items,
+with as many ranges of bytes, and reads nothing; of a filter as many as there are leader epochs. (tshark 4.0 calls an
+UpdateMetadata's ISR replicas, so lists are not in the text.)
 
 Needs tshark (Debian, Ubuntu: apt-get install --no-install-recommends tshark). Ends with 1 if the limit is missed or a
 program fails. The figures go to benches/results/tshark.json; --quick reads a small capture once, and judges nothing.
@@ -44,25 +46,36 @@ def goals() -> list[Goal]:
     rate, case = "MB / CPU-s", "no body twice"
     return [
         Goal("tshark", "capture to columns", case, rate, "kproto rate", "tshark rate", "tshark", 15, at_least=True),
+        Goal("tshark", "capture to columns: a bare loop instead", case, rate, "bare rate", "tshark rate", "tshark"),
         Goal("tshark", "capture to columns: bytes", case, rate, "kproto rate", limit=250, at_least=True),
         Goal("tshark", "capture to the same text", case, rate, "text rate", "tshark rate", "tshark"),
         Goal("tshark", "partition states", case, "M / CPU-s", "kproto rows", "tshark rows", "tshark"),
-        Goal("tshark", "dissector, fields", case, rate, "dissector rate", "tshark rate", "tshark", 0.5, at_least=True),
+        Goal("tshark", "dissector, fields", case, rate, "dissector rate", "tshark rate", "tshark"),
+        Goal("tshark", "dissector, filter", case, rate, "filter by kproto", "filter by tshark", "tshark"),
         Goal(
             "tshark",
-            "dissector, filter",
+            "dissector, fields, beside the least",
             case,
             rate,
-            "filter by kproto",
-            "filter by tshark",
-            "tshark",
-            0.5,
+            "dissector rate",
+            "least rate",
+            "least in Lua",
+            0.8,
             at_least=True,
         ),
         Goal(
-            "tshark", "dissector, fields, beside the least in Lua", case, rate, "dissector rate", "least rate", "least"
+            "tshark",
+            "dissector, filter, beside the least",
+            case,
+            rate,
+            "filter by kproto",
+            "filter by least",
+            "least in Lua",
+            0.8,
+            at_least=True,
         ),
         Goal("tshark", "the least in Lua, fields", case, rate, "least rate", "tshark rate", "tshark"),
+        Goal("tshark", "the least in Lua, filter", case, rate, "filter by least", "filter by tshark", "tshark"),
     ]
 
 
@@ -72,6 +85,35 @@ from kproto.tables import decode, scan
 print(sum(rows.num_rows for kind, rows in decode(scan(sys.argv[1:], every_payload=True)) if kind == "state"))
 """
 """Decodes every request and response of a capture to columns; prints the number of partition states."""
+
+
+BARE = """
+import struct, sys
+from collections import defaultdict
+from kproto.columns import ColumnsBuilder
+
+with open(sys.argv[1], "rb") as capture:
+    data = capture.read()
+view, flows, at = memoryview(data), defaultdict(list), 24
+while at < len(data):
+    tcp = at + 50  # behind the headers of the packet, Ethernet and IP
+    begin = tcp + (data[tcp + 12] >> 4) * 4
+    source = data[at + 42 : tcp + 4]
+    at += 16 + int.from_bytes(data[at + 8 : at + 12], "little")
+    if begin < at and int.from_bytes(source[10:], "big") == 9092:
+        flows[source].append(view[begin:at])
+header = struct.Struct(">Ihhih").unpack_from
+builders = {api: (ColumnsBuilder(api), flexible) for api, flexible in ((4, 4), (5, 2), (6, 6))}
+for pieces in flows.values():
+    flow, at = memoryview(b"".join(pieces)), 0
+    while at < len(flow):
+        length, api, version, _, client = header(flow, at)
+        builder, flexible = builders[api]
+        builder.append(version, flow[at + 14 + client + (version >= flexible) : at + 4 + length])
+        at += 4 + length
+print(sum(len(builder.finish()) for builder, _ in builders.values()))
+"""
+"""Decodes the requests to port 9092 of such a capture to columns and prints the number of partition states."""
 
 
 DISSECTED = ("topic_name", "partition_index", "leader", "leader_epoch", "zk_version", "partition_indexes")
@@ -94,14 +136,16 @@ DissectorTable.get("tcp.port"):add(9092, proto)
 """A dissector that adds ITEMS items for each byte of a segment's payload."""
 
 
-def least(capture: str, script: Path, packets: int = 300) -> str:
-    """Return the source of ``LEAST`` with as many items for each byte as kproto's dissector adds."""
-    first = ["tshark", "-n", "-X", f"lua_script:{script}", "-r", capture, "-c", str(packets)]
+def least(capture: str, dissector: Path, packets: int = 300) -> tuple[str, str]:
+    """Return two sources of ``LEAST``: of as many items for each byte as kproto's dissector adds, of leader epochs."""
+    first = ["tshark", "-n", "-X", f"lua_script:{dissector}", "-r", capture, "-c", str(packets)]
     details = subprocess.run([*first, "-T", "pdml"], capture_output=True, text=True, check=True).stdout
     lengths = [*first, "-T", "fields", "-e", "tcp.len"]
-    payload = subprocess.run(lengths, capture_output=True, text=True, check=True).stdout
-    items = details.count('<field name="kproto.') + details.count('<field name="_ws.lua.text"')
-    return LEAST.replace("ITEMS", f"{items / sum(map(int, payload.split())):.5f}")
+    told = subprocess.run(lengths, capture_output=True, text=True, check=True).stdout
+    payload = sum(map(int, told.split()))
+    every = details.count('<field name="kproto.') + details.count('<field name="_ws.lua.text"')
+    epochs = details.count('<field name="kproto.leader_epoch"')
+    return LEAST.replace("ITEMS", f"{every / payload:.5f}"), LEAST.replace("ITEMS", f"{epochs / payload:.5f}")
 
 
 def tshark(capture: str, dissector: Path | None = None) -> list[str]:
@@ -178,34 +222,39 @@ def partitions(output: str, *columns: int) -> int:
     return sum(len(line[at].split(",")) for line in lines for at in columns if line[at])
 
 
-def pair(capture: str, dissector: Path, least_dissector: Path) -> dict[str, float]:
+def pair(capture: str, dissector: Path, least_of_fields: Path, least_of_filter: Path) -> dict[str, float]:
     """One run of each; MB and million partitions a CPU second."""
     megabytes = Path(capture).stat().st_size / 1e6
     ours = cost_of([sys.executable, "-c", COLUMNS, capture])
     written = Path(capture).with_suffix(".txt")
     text = cost_of([sys.executable, __file__, "--text", capture, str(written)])
+    bare = cost_of([sys.executable, "-c", BARE, capture])
     theirs = cost_of(tshark(capture))
     dissected = cost_of(tshark(capture, dissector))
-    least_of_all = cost_of(tshark(capture, least_dissector))
-    filter_by_kproto, filter_by_tshark = cost_of(filtered(capture, dissector)), cost_of(filtered(capture))
+    least_of_all = cost_of(tshark(capture, least_of_fields))
+    filters = [cost_of(filtered(capture, script)) for script in (dissector, least_of_filter, None)]
+    filter_by_kproto, filter_by_least, filter_by_tshark = filters
     rows = int(ours.output)
     found = partitions(theirs.output, FIELDS.index("partition_id"))
     by_dissector = partitions(
         dissected.output, DISSECTED.index("partition_index"), DISSECTED.index("partition_indexes")
     )
-    if not found == by_dissector == rows:
-        raise ValueError(f"kproto found {rows} partitions, tshark {found}, with kproto's dissector {by_dissector}")
+    if not found == by_dissector == rows == int(bare.output):
+        others = f"tshark {found}, with kproto's dissector {by_dissector}, the bare loop {bare.output}"
+        raise ValueError(f"kproto found {rows} partitions, {others}")
     for column, name in enumerate(FIELDS):
         counts = [partitions(said, column) for said in (written.read_text(encoding="utf-8"), theirs.output)]
         if counts[0] != counts[1]:
             raise ValueError(f"{name}: kproto wrote {counts[0]} values, tshark {counts[1]}")
     return {
         "kproto rate": megabytes / ours.cpu_s,
+        "bare rate": megabytes / bare.cpu_s,
         "text rate": megabytes / text.cpu_s,
         "tshark rate": megabytes / theirs.cpu_s,
         "dissector rate": megabytes / dissected.cpu_s,
         "least rate": megabytes / least_of_all.cpu_s,
         "filter by kproto": megabytes / filter_by_kproto.cpu_s,
+        "filter by least": megabytes / filter_by_least.cpu_s,
         "filter by tshark": megabytes / filter_by_tshark.cpu_s,
         "kproto rows": rows / ours.cpu_s / 1e6,
         "tshark rows": rows / theirs.cpu_s / 1e6,
@@ -241,11 +290,12 @@ def main() -> int:
         subprocess.run([*generate, *more], check=True, capture_output=True)
         script = Path(directory, "kproto.lua")
         script.write_text(dissector(), encoding="utf-8")
-        least_script = Path(directory, "least.lua")
-        least_script.write_text(least(f"{directory}/capture/control.pcap", script), encoding="utf-8")
+        scripts = [script, Path(directory, "fields.lua"), Path(directory, "filter.lua")]
+        for path, source in zip(scripts[1:], least(f"{directory}/capture/control.pcap", script), strict=True):
+            path.write_text(source, encoding="utf-8")
         for _ in range(1 if options.quick else options.pairs):
             try:
-                rounds.append(pair(f"{directory}/capture/control.pcap", script, least_script))
+                rounds.append(pair(f"{directory}/capture/control.pcap", *scripts))
             except (subprocess.SubprocessError, ValueError) as e:
                 failures.append(str(e))
     settings = {"pairs": len(rounds), "size_mb": size, "tshark": version}
