@@ -60,7 +60,7 @@ def goals() -> list[Goal]:
             "dissector rate",
             "least rate",
             "least in Lua",
-            0.8,
+            0.5,
             at_least=True,
         ),
         Goal(
@@ -71,7 +71,7 @@ def goals() -> list[Goal]:
             "filter by kproto",
             "filter by least",
             "least in Lua",
-            0.8,
+            0.5,
             at_least=True,
         ),
         Goal("tshark", "the least in Lua, fields", case, rate, "least rate", "tshark rate", "tshark"),
