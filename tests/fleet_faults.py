@@ -80,7 +80,7 @@ def fits(wanted: Wanted, found: Finding) -> bool:
     """Whether a finding is about what was planted; None in a wanted finding stands for anything."""
     return (
         wanted.rule == found.rule
-        and wanted.broker in (None, found.broker)
+        and wanted.broker_id in (None, found.broker)
         and wanted.topic in (None, found.topic)
         and (wanted.partition is None or found.partition in (None, wanted.partition))
     )

@@ -7,7 +7,7 @@ generator function that takes a ``_Scene`` and yields the requests of one event 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kproto.error_codes import ErrorCode
 
@@ -34,23 +34,20 @@ class NoPlace(Exception):
     """The cluster has no partition or broker where a fault can be planted now."""
 
 
-class PlantedFinding(NamedTuple):
+@dataclass(frozen=True)
+class PlantedFinding:
     """The subject that a finding must or may have; None stands for any.
 
     Attributes:
         rule: The rule's id.
-        broker: The broker.
+        broker_id: The broker.
         topic, partition: The partition, or the topic alone.
     """
 
     rule: str
-    broker: int | None = None
+    broker_id: int | None = None
     topic: str | None = None
     partition: int | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return {"broker_id" if name == "broker" else name: value for name, value in self._asdict().items()}
 
 
 @dataclass

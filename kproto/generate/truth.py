@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -66,20 +66,7 @@ class Truth:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return {
-            "planted": [
-                {
-                    "name": planted.name,
-                    "time_ns": planted.time_ns,
-                    "required": [finding.to_json() for finding in planted.required],
-                    "allowed": [finding.to_json() for finding in planted.allowed],
-                }
-                for planted in self.planted
-            ],
-            "required": [finding.to_json() for finding in self.required],
-            "allowed": [finding.to_json() for finding in self.allowed],
-            "under_min_isr": [finding.to_json() for finding in self.under_min_isr],
-        }
+        return asdict(self)
 
 
 def findings_truth(fleet: PlannedFleet) -> Truth:
@@ -96,7 +83,7 @@ def findings_truth(fleet: PlannedFleet) -> Truth:
         if planner.cluster.controller.is_kraft_controller:  # its lists of live brokers name those that are down too
             planted.allowed += [finding for finding in planted.required if finding.rule == "KP023"]
             planted.required = [finding for finding in planted.required if finding.rule != "KP023"]
-        swept = [f for f in planted.required if f.rule == "KP041" and history.swept(f.broker) > planted.time_ns]
+        swept = [f for f in planted.required if f.rule == "KP041" and history.swept(f.broker_id) > planted.time_ns]
         planted.allowed += swept
         planted.required = [finding for finding in planted.required if finding not in swept]
         truth.required += planted.required
@@ -166,7 +153,6 @@ class _History:
             self._say_how_long(topic, partition, states, deleted_ns, truth)
         truth.required += [PlantedFinding("KP035", broker) for broker in sorted(self.restarted)]
         truth.allowed += [PlantedFinding("KP002", broker) for broker in sorted(self._fenced)]
-        truth.allowed += [PlantedFinding(rule) for rule in ("KP017",)]
         if fleet.loss:
             truth.allowed += [PlantedFinding(rule) for rule in ("KP033", "KP052")]
         if fleet.capture_loss:

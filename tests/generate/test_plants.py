@@ -70,7 +70,7 @@ def test_a_broker_that_missed_an_update_was_sent_everything_but_that(tmp_path: P
     ]
     told = {exchange.server.ip for exchange in during}
     assert len(told) == fleet.brokers - 1
-    assert fleet.address(finding.broker or 0).ip not in told
+    assert fleet.address(finding.broker_id or 0).ip not in told
 
 
 def test_a_migration_names_the_kraft_controller_and_sends_everything_in_full(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, int, dict[str
     (planted,) = findings_truth(fleet).planted
     path = tmp_path_factory.mktemp("behind")
     write_captures(fleet, path)
-    broker = planted.required[0].broker
+    broker = planted.required[0].broker_id
     assert broker is not None
     return broker, planted.time_ns // 1000, resolved_tables(kproto.tables.read(path))
 
