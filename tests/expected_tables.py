@@ -12,7 +12,7 @@ from planned_frames import FramePlanner
 from kproto.api import ApiKey
 from kproto.generate.bodies import encode_response, shared_body
 from kproto.generate.files import DEFAULT_MSS
-from kproto.generate.traffic import steps
+from kproto.generate.traffic import TrafficPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -193,7 +193,7 @@ def expected_tables(fleet: PlannedFleet, *, per_host: bool = False, mss: int = D
     """
     planner = FramePlanner(per_host=per_host, mss=mss, seed=fleet.seed)
     stored = _Stored()
-    for step in steps(fleet):
+    for step in TrafficPlanner(fleet).steps():
         for exchange in step.exchanges:
             stored.add(*planner.record(exchange))
         planner.forget()

@@ -42,10 +42,11 @@ def shared_body(content: Content) -> SharedBody:
 
 def _encode_request(content: Content) -> bytes:
     fleet, controller, rows = content.fleet, content.controller, content.rows
-    sender: dict[str, Any] = {"controller_id": controller.id, "controller_epoch": controller.epoch, "broker_epoch": 0}
-    if controller.is_kraft_controller:
-        sender["is_kraft_controller"] = True
-    if content.request_type and content.api_key != ApiKey.STOP_REPLICA:
+    sender: dict[str, Any] = {
+        "controller_id": controller.id, "controller_epoch": controller.epoch, "broker_epoch": 0,
+        "is_kraft_controller": controller.is_kraft_controller,
+    }  # fmt: skip
+    if content.request_type:
         sender["type"] = content.request_type
     message: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
     match content.api_key:

@@ -80,7 +80,7 @@ class Cluster:
         """Apply an event, other than a planted fault; return the requests that the controller then sends, in order."""
         match event.kind:
             case "first_controller":
-                contents = self.take_over(repeated=False)
+                contents = self.take_over()
             case "migration":
                 contents = self.migrate()
             case "failover":
@@ -143,9 +143,9 @@ class Cluster:
         place = random.randrange(hot)
         moved = []
         for partition in self._batch(place * self.fleet.partitions // hot):
-            isr, leader = self.isr[partition], self.leader[partition]
-            if leader != _NO_LEADER and len(isr) > 1 and set(isr) <= set(self.live):
-                self.elect(partition, isr[(isr.index(leader) + 1) % len(isr)], isr)
+            isr = self.isr[partition]
+            if self.leader[partition] != _NO_LEADER and len(isr) > 1 and set(isr) <= set(self.live):
+                self.elect_next(partition)
                 moved.append(partition)
         return [*self.leader_and_isr(moved), self.update_metadata(moved)] if moved else []
 
@@ -154,19 +154,15 @@ class Cluster:
         down = set(self.fleet.broker_ids).difference(self.live) if len(self.live) < self.fleet.brokers else set()
         if down:
             changed = [partition for partition in changed if self.leader[partition] != _NO_LEADER]
-        isrs, leaders, replicas, epochs = self.isr, self.leader, self.replicas, self.partition_epoch
-        epoch = self.controller.epoch
         for partition in changed:
-            assigned = replicas[partition]
+            isr, assigned = self.isr[partition], self.replicas[partition]
             alive = assigned if not down else [broker for broker in assigned if broker not in down]
-            isr = isrs[partition]
             if len(isr) < len(alive):
-                isrs[partition] = alive
+                isr = alive
             elif len(isr) > 1:
-                last = isr[-1] if isr[-1] != leaders[partition] else isr[-2]
-                isrs[partition] = [broker for broker in isr if broker != last]
-            epochs[partition] += 1
-            self.controller_epoch[partition] = epoch
+                last = isr[-1] if isr[-1] != self.leader[partition] else isr[-2]
+                isr = [broker for broker in isr if broker != last]
+            self.set_isr(partition, isr)
         return [self.update_metadata(changed)] if changed else []
 
     def _zombie(self, random: Random) -> list[Content]:
@@ -238,7 +234,7 @@ class Cluster:
         self.former = self.controller
         successor = next((broker for broker in others if broker > self.controller.id), others[0])
         self.controller = PlannedController(successor, epoch)
-        return self.take_over(repeated=True, without=without)
+        return self.take_over(without)
 
     def migrate(self, without: int | None = None, controller: PlannedController | None = None) -> list[Content]:
         """Let a KRaft controller take over, which registers the brokers anew; it does not reach ``without``."""
@@ -262,15 +258,25 @@ class Cluster:
         self.former, self._request_type = self.controller, 0
         self.controller = PlannedController(self.live[0], self.controller.epoch + 1)
         self.broker_epochs = {broker: self.register() for broker in self.live}
-        return self.take_over(repeated=True)
+        return self.take_over()
 
     # ---- changes of one partition ----
 
     def elect(self, partition: int, leader: int, isr: list[int]) -> None:
         """Give a partition a leader."""
         self.leader[partition] = leader
-        self.isr[partition] = isr
         self.leader_epoch[partition] += 1
+        self.set_isr(partition, isr)
+
+    def elect_next(self, partition: int) -> int:
+        """Let the next member of the ISR lead; return the former leader."""
+        isr, former = self.isr[partition], self.leader[partition]
+        self.elect(partition, isr[(isr.index(former) + 1) % len(isr)], isr)
+        return former
+
+    def set_isr(self, partition: int, isr: list[int]) -> None:
+        """Give a partition other in-sync replicas."""
+        self.isr[partition] = isr
         self.partition_epoch[partition] += 1
         self.controller_epoch[partition] = self.controller.epoch
 
@@ -285,11 +291,11 @@ class Cluster:
 
     # ---- requests ----
 
-    def take_over(self, *, repeated: bool, without: int | None = None) -> list[Content]:
+    def take_over(self, without: int | None = None) -> list[Content]:
         """Tell all brokers everything, as a new controller does."""
         every, brokers = self.all(), [broker for broker in self.live if broker != without]
         told = self.leader_and_isr(every, brokers)
-        if repeated:
+        if self.former is not None:
             for content in told:
                 content.partition_error = ErrorCode.STALE_CONTROLLER_EPOCH
         return [self.update_metadata([], brokers), *told, self.update_metadata(every, brokers)]

@@ -9,7 +9,7 @@ from kproto.errors import ConfigurationError
 from kproto.extras import install_command
 
 from .packets import PCAP_HEADER, bursts
-from .traffic import steps
+from .traffic import TrafficPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,7 +126,7 @@ def write_captures(
         raise ConfigurationError("captures of each host cannot be packed while they are written; pack them afterwards")
     written = Written()
     captures: dict[str, _Capture] = {}
-    for burst in bursts(steps(fleet), seed=fleet.seed, mss=mss):
+    for burst in bursts(TrafficPlanner(fleet).steps(), seed=fleet.seed, mss=mss):
         name = f"broker-{burst.connection.broker}.pcap" if per_host else "control.pcap"
         capture = captures.get(name)
         if capture is None:
@@ -145,7 +145,7 @@ def write_stream(
 ) -> None:
     """Write a fleet's history as one pcap to a stream, such as a pipe; arguments as in ``write_captures``."""
     out.write(PCAP_HEADER)
-    for burst in bursts(steps(fleet), seed=fleet.seed, mss=mss):
+    for burst in bursts(TrafficPlanner(fleet).steps(), seed=fleet.seed, mss=mss):
         out.write(burst.data)
         if progress is not None:
             progress(len(burst.data))

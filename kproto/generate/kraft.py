@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kproto.errors import ConfigurationError
@@ -197,7 +198,6 @@ class _Partition:
 
 class _Written(NamedTuple):
     base_offset: int
-    epoch: int
     data: bytes
 
 
@@ -266,7 +266,7 @@ class _QuorumHistory:
     ) -> int:
         base = self._offset
         data = encode_batch(values, base_offset=base, epoch=self._epoch, time_ms=time_ms, control=control)
-        self._log.append(_Written(base, self._epoch, data))
+        self._log.append(_Written(base, data))
         self._offset += len(values)
         return base
 
@@ -290,11 +290,11 @@ class _QuorumHistory:
         for topic in range(fleet.topics):
             self._create(topic, each + (topic < more))
         events: list[Callable[[], None]] = (
-            [self._failover] * fleet.failovers + [self._restart] * fleet.restarts + [self._election] * fleet.elections
+            [self.rule] * fleet.failovers + [self._restart] * fleet.restarts + [self._election] * fleet.elections
             + [self._isr_change] * fleet.isr_changes + [self._eligible_election] * fleet.eligible_elections
             + [self._deletion] * min(fleet.deletions, fleet.topics - 1)
         )  # fmt: skip
-        events += [self._planting(name) for name in fleet.plants]
+        events += [partial(self._plant, name) for name in fleet.plants]
         random.shuffle(events)
         for place, event in enumerate(events):
             if place == len(events) // 2:
@@ -322,10 +322,11 @@ class _QuorumHistory:
 
     def register(self, broker: int) -> None:
         """Let a broker register, as it does at its start; it is fenced."""
+        self._idle()
         record = RegisterBrokerRecord(
             broker_id=broker,
             incarnation_id=self.random.randbytes(16),
-            broker_epoch=self._next_offset(),
+            broker_epoch=self._offset,
             end_points=[Listener(name="PLAINTEXT", host=f"10.0.{broker >> 8}.{broker & 255}", port=9092)],
             fenced=True,
             version=1,
@@ -334,10 +335,6 @@ class _QuorumHistory:
         self._registrations[broker] = record
         self._restarted[broker] = self.time_ms
         self.truth.registrations.append(Started(self.time_ms, broker, offset))
-
-    def _next_offset(self) -> int:
-        self._idle()
-        return self._offset
 
     def _turned(self, broker: int, *, fenced: int = 0, stopping: int = 0) -> BrokerRegistrationChangeRecord:
         registration = self._registrations[broker]
@@ -459,9 +456,6 @@ class _QuorumHistory:
 
     # ---- events of a healthy cluster
 
-    def _failover(self) -> None:
-        self.rule()
-
     def _restart(self) -> None:
         broker = self.settled_broker()
         self.write(self._turned(broker, stopping=1), *self.without(broker))
@@ -513,17 +507,14 @@ class _QuorumHistory:
 
     # ---- faults
 
-    def _planting(self, name: str) -> Callable[[], None]:
-        def plant() -> None:
-            self.later(_QUIET_MS / _SECOND + 60)
-            began = self.time_ms
-            with suppress(NoPlace):
-                found = KRAFT_PLANTS[name](self)
-                self.truth.findings.planted.append(Planted(name, began * 1_000_000, found))
-                self.truth.findings.required += found
-            self.later(_QUIET_MS / _SECOND)
-
-        return plant
+    def _plant(self, name: str) -> None:
+        self.later(_QUIET_MS / _SECOND + 60)
+        began = self.time_ms
+        with suppress(NoPlace):
+            found = KRAFT_PLANTS[name](self)
+            self.truth.findings.planted.append(Planted(name, began * 1_000_000, found))
+            self.truth.findings.required += found
+        self.later(_QUIET_MS / _SECOND)
 
     def about(self, rule: str, partition: _Partition) -> list[PlantedFinding]:
         """The finding that a rule must have about a partition."""

@@ -69,14 +69,16 @@ def bursts(steps: Iterable[PlannedStep], *, seed: int, mss: int) -> Iterator[Bur
     for step in steps:
         while waiting and waiting[0][0] < step.event.time_ns:
             yield _advance(waiting)
-        sources = [
-            _exchanged(_conversation(conversations, exchange.connection, seed, mss), exchange)
-            for exchange in step.exchanges
-        ]
+        sources = []
         for exchange in step.exchanges:
+            connection = exchange.connection
+            if connection not in conversations:
+                conversations[connection] = _ConnectionPackets(connection, seed, mss)
+            sources.append(_exchanged(conversations[connection], exchange))
             if exchange.lost:
-                del conversations[exchange.connection]
-        sources += [_closed(conversations.pop(connection), time_ns) for connection, time_ns in step.closed]
+                del conversations[connection]
+        for connection, time_ns in step.closed:
+            sources.append(iter([(time_ns, partial(conversations.pop(connection).closed, time_ns))]))
         for source in sources:
             count += 1
             time_ns, make = next(source)
@@ -98,14 +100,6 @@ def _advance(waiting: list[_Waiting]) -> Burst:
     if following is not None:
         heappush(waiting, (following[0], count, following[1], source))
     return burst
-
-
-def _conversation(
-    conversations: dict[PlannedConnection, _ConnectionPackets], connection: PlannedConnection, seed: int, mss: int
-) -> _ConnectionPackets:
-    if connection not in conversations:
-        conversations[connection] = _ConnectionPackets(connection, seed, mss)
-    return conversations[connection]
 
 
 def _exchanged(conversation: _ConnectionPackets, exchange: PlannedExchange) -> _Moments:
@@ -144,10 +138,6 @@ def _sent(
     times = burst_times(size, first_ns, last_ns, conversation.mss)
     for at, time_ns in zip(range(0, size + 4, room), times, strict=True):
         yield time_ns, partial(conversation.send, side, time_ns, pieces, at, min(at + room, size + 4))
-
-
-def _closed(conversation: _ConnectionPackets, time_ns: int) -> _Moments:
-    yield time_ns, partial(conversation.closed, time_ns)
 
 
 def burst_times(size: int, first_ns: int, last_ns: int, mss: int) -> list[int]:

@@ -140,24 +140,11 @@ class _Scene:
         """Remove all but ``left`` members from an ISR."""
         cluster = self.cluster
         leader = cluster.leader[partition]
-        self.set_isr(partition, [leader, *(b for b in cluster.isr[partition] if b != leader)][:left])
+        cluster.set_isr(partition, [leader, *(b for b in cluster.isr[partition] if b != leader)][:left])
 
     def grow(self, partition: int) -> None:
         """Let all replicas join an ISR."""
-        self.set_isr(partition, self.cluster.replicas[partition])
-
-    def set_isr(self, partition: int, isr: list[int]) -> None:
-        cluster = self.cluster
-        cluster.isr[partition] = isr
-        cluster.partition_epoch[partition] += 1
-        cluster.controller_epoch[partition] = cluster.controller.epoch
-
-    def elect(self, partition: int) -> int:
-        """Let the next member of the ISR lead; return the former leader."""
-        cluster = self.cluster
-        isr, former = cluster.isr[partition], cluster.leader[partition]
-        cluster.elect(partition, isr[(isr.index(former) + 1) % len(isr)], isr)
-        return former
+        self.cluster.set_isr(partition, self.cluster.replicas[partition])
 
     def zombie(self, broker: int) -> Content:
         """Return a request of the former controller to a broker."""
@@ -359,7 +346,7 @@ def _leader_epoch_back(scene: _Scene) -> _Stages:
     broker = scene.broker()
     cluster = scene.cluster
     old = cluster.update_metadata([partition], [broker])
-    scene.elect(partition)
+    cluster.elect_next(partition)
     contents = [*scene.told(partition), *_after(20, old)]
     contents += _after(40, cluster.update_metadata([partition]))
     scene.require("KP012", broker, partition)
@@ -372,13 +359,13 @@ def _leader_epoch_twice(scene: _Scene) -> _Stages:
     partition = scene.partition()
     broker = scene.broker()
     cluster = scene.cluster
-    former = scene.elect(partition)
+    former = cluster.elect_next(partition)
     contents = scene.told(partition)
-    scene.set_isr(partition, cluster.isr[partition])
+    cluster.set_isr(partition, cluster.isr[partition])
     other = cluster.update_metadata([partition], [broker])
     other.rows["leader"] = [former]
     contents += _after(20, other)
-    scene.elect(partition)
+    cluster.elect_next(partition)
     contents += _after(40, *scene.told(partition))
     scene.require("KP013", partition=partition)
     scene.allow("KP015", "KP014", partition=partition)
@@ -391,7 +378,7 @@ def _two_leaders(scene: _Scene) -> _Stages:
     partition = scene.partition()
     cluster = scene.cluster
     contents = scene.told(partition)  # the capture shows who leads
-    former = scene.elect(partition)
+    former = cluster.elect_next(partition)
     told, update = cluster.leader_and_isr([partition], scene.others(former)), cluster.update_metadata([partition])
     contents += _after(5, *told, update)
     contents += _after(60, *cluster.leader_and_isr([partition], [former]))
@@ -404,7 +391,7 @@ def _two_leaders(scene: _Scene) -> _Stages:
 def _named_not_told(scene: _Scene) -> _Stages:
     partition = scene.partition()
     cluster = scene.cluster
-    scene.elect(partition)
+    cluster.elect_next(partition)
     leader = cluster.leader[partition]
     told, update = cluster.leader_and_isr([partition], scene.others(leader)), cluster.update_metadata([partition])
     late = cluster.leader_and_isr([partition], [leader])
@@ -418,7 +405,7 @@ def _leader_flapping(scene: _Scene) -> _Stages:
     partition = scene.partition()
     contents: list[Content] = []
     for number in range(7):
-        scene.elect(partition)
+        scene.cluster.elect_next(partition)
         contents += _after(15 * number, *scene.told(partition))
     scene.require("KP016", partition=partition)
     yield contents
@@ -659,7 +646,7 @@ def _topic_ids_differ(scene: _Scene) -> _Stages:
     partition = scene.partition()
     cluster = scene.cluster
     broker = next(b for b in cluster.isr[partition] if b != cluster.leader[partition])
-    scene.elect(partition)
+    cluster.elect_next(partition)
     told = cluster.leader_and_isr([partition], scene.others(broker))
     (refused,) = cluster.leader_and_isr([partition], [broker])
     refused.partition_error = ErrorCode.INCONSISTENT_TOPIC_ID

@@ -107,11 +107,6 @@ class _Channel:
     free_ns: int = 0
 
 
-def steps(fleet: PlannedFleet) -> Iterator[PlannedStep]:
-    """Yield the fleet's history, event by event."""
-    return TrafficPlanner(fleet).steps()
-
-
 class TrafficPlanner:
     """Makes the traffic of a fleet's events.
 
