@@ -18,8 +18,9 @@ import kproto.tables
 from kproto.generate import PlannedFleet, findings_truth, write_captures
 from kproto.generate.plants import PLANTS, chosen
 from kproto.generate.plants import PlantedFinding as Wanted
+from kproto.verdicts.doctor import Finding
 from kproto.verdicts.facts import Facts
-from kproto.verdicts.rules import Finding, findings
+from kproto.verdicts.rules import findings
 
 WAYS: dict[str, dict[str, Any]] = {
     "whole": {},

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
+    from kproto.verdicts.doctor import Finding
     from kproto.verdicts.facts import Facts
-    from kproto.verdicts.rules import Finding
 
 _FOUND: Final = 1
 """The exit code where ``--fail-on`` holds."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kproto.cli.screen import Screen
     from kproto.metadata_log.folding import BrokerSpan, FoldedBatch, QuorumEpoch
     from kproto.metadata_log.image import FoldedPartition, Image
-    from kproto.verdicts.rules import Finding
+    from kproto.verdicts.doctor import Finding
 
     _Lacking = tuple[str, FoldedPartition]
     """The name and the state of a partition without a leader, or without some of its replicas in sync."""

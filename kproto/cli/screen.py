@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from kproto.cli.sections import Section
-    from kproto.verdicts.rules import Finding
+    from kproto.verdicts.doctor import Finding
 
 PLAIN_ROWS: Final = 10
 """The most rows of a table where no height bounds them."""

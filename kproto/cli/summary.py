@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kproto.cli.sections import Section
     from kproto.tables.filters import Filters
-    from kproto.verdicts.rules import Finding
+    from kproto.verdicts.doctor import Finding
 
 
 @click.command(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kproto.verdicts.catalogue import Severity
-    from kproto.verdicts.rules import Finding
+    from kproto.verdicts.doctor import Finding
 
 
 def findings_of(*captures: str | os.PathLike[str], limits: Mapping[str, float] | None = None) -> list[Finding]:

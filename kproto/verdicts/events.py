@@ -11,11 +11,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kproto.api import ApiKey
+from kproto.error_codes import error_name
 from kproto.text import counted, pasted
-from kproto.verdicts import kraft
 from kproto.verdicts.epochs import broker_name, the_broker
 from kproto.verdicts.facts import SHUTDOWN, named, was_named_before
-from kproto.verdicts.states import FIRST_EPOCHS, NO_LEADER
+from kproto.verdicts.states import FIRST_EPOCHS, NO_LEADER, micros
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -83,11 +83,11 @@ def _query(question: str, *options: str) -> str:
 
 def _controllers(facts: Facts) -> Iterator[ClusterEvent]:
     former: int | None = None
-    why = kraft.why_changed(facts.rows)
+    why = {row[:2]: row[-1] for row in facts.rows("quorum_epochs")}
     for epoch, controller, since in sorted(facts.controllers, key=lambda one: (one.since, one.epoch)):
         name = f"Controller {controller} with epoch {epoch}"
         text = f"{name} is the first in the capture" if former is None else f"{name} takes over from {former}"
-        text += f": {why[epoch, controller]}" if (epoch, controller) in why else ""
+        text += f": {why[epoch, controller]}" if why.get((epoch, controller)) else ""
         yield ClusterEvent(since, "controller", text, _query("controllers"))
         former = controller
 
@@ -316,12 +316,15 @@ def _clocks(facts: Facts) -> Iterator[ClusterEvent]:
 def _of_kraft(facts: Facts) -> Iterator[ClusterEvent]:
     """The quorum without a leader, and administrators' requests."""
     show = _query("quorum-outages")
-    for since, until in kraft.outages(facts.rows):
+    for begin, end, *_more in facts.rows("quorum_outages"):
+        since = micros(begin)
         yield ClusterEvent(since, "no quorum leader", "No leader of the quorum answers from here on", show)
-        if until is not None:
-            again = f"A leader of the quorum answers again after {(until - since) / _SECOND:.1f} s"
-            yield ClusterEvent(until, "quorum leader again", again, show)
-    for ts, who, what, topic, partition in kraft.asked(facts.rows):
+        if end is not None:
+            again = f"A leader of the quorum answers again after {(micros(end) - since) / _SECOND:.1f} s"
+            yield ClusterEvent(micros(end), "quorum leader again", again, show)
+    for asked, client, address, principal, topic, partition, change, error in facts.rows("admin_changes"):
+        ts, who = micros(asked), f"{client or 'a client'} at {address}" + (f" ({principal})" if principal else "")
+        what = change + (": no answer" if error is None else f": {error_name(error)}" if error else "")
         if topic is None:
             yield ClusterEvent(ts, "asked", f"{who} asks: {what}", _query("asked"))
             continue

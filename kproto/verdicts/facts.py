@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 from kproto.api import ApiKey
 from kproto.capture.model import Endpoint
 from kproto.error_codes import ErrorCode
+from kproto.metadata_log.heartbeats import SHUT_DOWN
 from kproto.tables.arrays import rows_of
 from kproto.tables.clocks import CLOCKS, PointClock
-from kproto.verdicts import kraft
 from kproto.verdicts.epochs import ControllerEpoch, Epochs
 from kproto.verdicts.live_lists import LiveLists
 from kproto.verdicts.stale import epochs_in, learn_epochs
@@ -66,7 +66,17 @@ FACT_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "broker_states": (
         "capture", "broker_id", "broker_epoch", "is_start", "valid_from", "valid_to", "why", "state", "evidence",
     ),
-    **kraft.COLUMNS,
+    "broker_registrations": (
+        "broker_id", "cluster_id", "address", "listeners", "error_code", "first_ts", "last_ts", "requests",
+    ),
+    "broker_heartbeats": ("broker_id", "broker_epoch", "first_ts", "last_ts", "heartbeats", "error_code"),
+    "broker_progress": ("broker_id", "ts", "lag_us", "late"),
+    "quorum_epochs": ("controller_epoch", "controller_id", "valid_from", "led_ts", "late_ts", "why"),
+    "quorum_requests": ("first_ts", "last_ts", "count", "api_key", "node_id", "controller_epoch", "is_pre_vote"),
+    "quorum_outages": ("valid_from", "valid_to", "last_ts", "votes", "refused", "nodes"),
+    "admin_changes": (
+        "ts", "client_id", "client_address", "principal", "topic", "partition", "what", "error_code",
+    ),
 }  # fmt: skip
 """The columns that facts are made of, by table."""
 
@@ -820,7 +830,14 @@ class Facts:
 
     @cached_property
     def _how_fenced(self) -> dict[tuple[int, int], str]:
-        return kraft.how_fenced(self.rows)
+        """How brokers were fenced, where the log or heartbeats tell, by broker and time."""
+        found = {}
+        for _capture, broker, _epoch, _start, begin, _end, why, state, evidence in self.rows("broker_states"):
+            if why == "fenced after its controlled shutdown" or (state == "fenced" and evidence == SHUT_DOWN):
+                found[broker, micros(begin)] = "a controlled shutdown"
+            elif state == "fenced" and evidence and evidence.startswith("session timed out"):
+                found[broker, micros(begin)] = evidence
+        return found
 
     @cached_property
     def _since(self) -> dict[tuple[int, int | None], int]:
@@ -840,12 +857,14 @@ class Facts:
 
         In a migration a leader of the quorum tells ZooKeeper's brokers of an epoch of theirs: that is no other reign.
         """
-        own = {row[:2] for row in self.rows("quorum_epochs")}
-        led = [ControllerEpoch(*one) for one in kraft.leaders(self.rows)]
+        begins = {row[:2]: row[3] if row[2] is None else row[2] for row in self.rows("quorum_epochs")}
+        led = [
+            ControllerEpoch(epoch, node, micros(begin)) for (epoch, node), begin in begins.items() if begin is not None
+        ]
         found = {
             one[:2]: one
             for one in self.epochs.controllers()
-            if one[:2] in own or all(one.controller_id != node or one.since < since for _epoch, node, since in led)
+            if one[:2] in begins or all(one.controller_id != node or one.since < since for _epoch, node, since in led)
         }
         return sorted([*found.values(), *(one for one in led if one[:2] not in found)])
 

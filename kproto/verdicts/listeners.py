@@ -12,7 +12,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproto.text import printable
-from kproto.verdicts.kraft import Shown
+from kproto.verdicts.doctor import Doctor, Finding
 from kproto.verdicts.live_lists import LiveLists
 
 if TYPE_CHECKING:
@@ -33,14 +33,13 @@ class _Fault(NamedTuple):
     broker: int | None
 
 
-def broken_listeners(facts: Facts, shortest: int) -> Iterator[Shown]:
+def broken_listeners(doctor: Doctor) -> Iterator[Finding]:
     """Yield the listeners that cannot work, each with its time.
 
-    Args:
-        facts: Of one cluster.
-        shortest: Two brokers with one address, and a listener that some lack, count if they last for so long (us): a
-            broker may come back under another id, and listeners are changed broker by broker.
+    Two brokers with one address, and a listener that some lack, count if they last for the limit settled: a broker may
+    come back under another id, and listeners are changed broker by broker.
     """
+    facts = doctor.facts
     faults = {name: list(_faults(listed, facts.shown_address)) for name, listed in facts.listeners.items()}
     if not any(faults.values()) and not _all_on_loopback(facts):
         return
@@ -51,15 +50,15 @@ def broken_listeners(facts: Facts, shortest: int) -> Iterator[Shown]:
     if _all_on_loopback(facts):
         for ts, name in lists.changes[:1]:
             several = {broker for broker, *_listener in facts.listeners[name]}
-            yield Shown(_RULE, f"All {len(several)} brokers advertise loopback addresses alone", ts, facts.end)
+            yield doctor.finding(_RULE, f"All {len(several)} brokers advertise loopback addresses alone", ts, facts.end)
         return
     began: dict[tuple[str, object], tuple[int, _Fault]] = {}
     for ts, name in [*lists.changes, (facts.end, b"")]:
         present = {(fault.kind, fault.subject): fault for fault in faults.get(name, ())}
         for key in sorted(began.keys() - present.keys(), key=str):
             first, fault = began.pop(key)
-            if fault.kind == "loopback" or ts - first >= shortest:
-                yield Shown(_RULE, fault.text, first, ts, broker=fault.broker)
+            if fault.kind == "loopback" or ts - first >= doctor.us("settled"):
+                yield doctor.finding(_RULE, fault.text, first, ts, broker=fault.broker)
         for key, fault in present.items():
             began[key] = began.get(key, (ts,))[0], fault
 

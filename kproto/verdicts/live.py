@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kproto.capture import CaptureSummary, Connection, Endpoint, Frame
     from kproto.tables.bodies import RequestPrefix
     from kproto.types import BrokerId
-    from kproto.verdicts.rules import Finding
+    from kproto.verdicts.doctor import Finding
     from kproto.verdicts.timeline import Entry
 
 _NS: Final = 1_000_000_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import accumulate, zip_longest
 from operator import attrgetter
 from statistics import median
@@ -19,7 +19,8 @@ from kproto.capture.summary import not_read_text
 from kproto.error_codes import ErrorCode, error_name
 from kproto.text import counted, ranges
 from kproto.verdicts import kraft
-from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
+from kproto.verdicts.catalogue import RULES
+from kproto.verdicts.doctor import MINUTE, SECOND, Doctor, Finding
 from kproto.verdicts.epochs import the_broker
 from kproto.verdicts.facts import Facts, Partition, named, was_named_before
 from kproto.verdicts.flaps import flapping
@@ -41,132 +42,16 @@ from kproto.verdicts.states import (
 from kproto.verdicts.updates import Behind, Late, brokers_behind, late_updates, missed_updates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kproto.verdicts.catalogue import Basis, Severity
-
-_SECOND: Final = 1_000_000
-_MINUTE: Final = 60 * _SECOND
 _TWO: Final = 2
 _FEW_ANSWERS: Final = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A finding of a rule.
-
-    Attributes:
-        rule: The rule's id.
-        severity: The severity.
-        text: A sentence.
-        first, last: The times at which it began and was last seen, us since 1970.
-        count: The number of times it was seen.
-        broker: The broker that it is about; its address where no id is known; None: none.
-        topic, partition: The partition, or the topic alone.
-        cannot_tell: The data that the captures lack, so that the finding is uncertain; empty: it is certain.
-    """
-
-    rule: str
-    severity: Severity
-    text: str
-    first: int
-    last: int
-    count: int = 1
-    broker: Any = None
-    topic: str | None = None
-    partition: int | None = None
-    cannot_tell: str = field(default="")
-
-    @property
-    def rank(self) -> int:
-        """The place of its severity: the worst is first."""
-        return SEVERITIES.index(self.severity)
-
-    @property
-    def key(self) -> tuple[str, str | None, str | None, int | None]:
-        """The key of the finding in a baseline: its rule and its subject."""
-        return self.rule, None if self.broker is None else str(self.broker), self.topic, self.partition
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values; times are ISO 8601 in UTC."""
-        times = {"first": moment(self.first), "last": moment(self.last)}
-        plain = {"broker_id" if name == "broker" else name: getattr(self, name) for name in self.__slots__}
-        return {"rule": self.rule, "name": RULES[self.rule].name} | plain | times
-
-    def _repr_html_(self) -> str:
-        from kproto.notebook import table_html
-
-        shown = {name: value for name, value in self.to_json().items() if value not in (None, "")}
-        return table_html(list(shown), [list(shown.values())], 1)
-
-
-class _Doctor:
-    """The facts, the limits, and questions that several rules ask."""
-
-    def __init__(self, facts: Facts, limits: Mapping[str, float]) -> None:
-        self.facts = facts
-        self._limits = limits
-
-    def us(self, limit: str) -> int:
-        """A limit in seconds, as us."""
-        return int(self._limits[limit] * _SECOND)
-
-    def limit(self, name: str) -> float:
-        return self._limits[name]
-
-    def finding(
-        self,
-        rule: str,
-        text: str,
-        first: int,
-        last: int | None = None,
-        *,
-        about: Any = None,
-        lacks: str = "",
-        since: int | None = None,
-        is_shown: bool = False,
-        place: Partition | None = None,
-        **more: Any,
-    ) -> Finding:
-        """Make a finding.
-
-        Args:
-            rule: The rule.
-            text: A sentence.
-            first, last: The times at which it began and was last seen; ``last`` None: it lasts.
-            about: The broker whose requests the finding misses, if that is not ``broker``.
-            lacks: The data that the captures lack, so that the finding is uncertain.
-            since: See ``Facts.may_hide``.
-            is_shown: Whether the captures lack nothing at any of its times, though they may between them.
-            place: The partition that it is about.
-            more: Fields of the finding.
-        """
-        if place is not None:
-            more["topic"], more["partition"] = place
-        rests_on = [basis for basis in RULES[rule].rests_on if not (is_shown and basis == "absence")]
-        lacks = self._lacks(rests_on, more.get("broker") if about is None else about, first, last, since) or lacks
-        last = self.facts.end if last is None else last
-        if not lacks:
-            return Finding(rule, RULES[rule].severity, text, first, last, **more)
-        text = f"cannot tell ({lacks}): {text[0].lower()}{text[1:]}"
-        return Finding(rule, "note", text, first, last, cannot_tell=lacks, **more)
-
-    def _lacks(self, rests_on: Collection[Basis], broker: Any, first: int, last: int | None, since: int | None) -> str:
-        """What the captures lack of what a finding about a broker between two times rests on; empty: nothing."""
-        facts = self.facts
-        if "absence" in rests_on and (hidden := facts.may_hide(broker, first, last, self.us("told"), since)):
-            return hidden
-        if "time" in rests_on and not facts.has_one_clock:
-            return "the clocks of its captures cannot be compared"
-        if "identity" in rests_on and facts.unknown_addresses and isinstance(broker, int) and broker not in facts.spans:
-            return "the ids of brokers at some addresses are unknown; name them with --brokers"
-        return ""
 
 
 # ---- controllers ----
 
 
-def _stale(doctor: _Doctor) -> Iterator[Finding]:
+def _stale(doctor: Doctor) -> Iterator[Finding]:
     """Zombies, accepted and refused, and requests for an earlier registration."""
     facts = doctor.facts
     accepted: dict[Any, list[Request]] = defaultdict(list)
@@ -211,14 +96,14 @@ _NOT_IN_CAPTURE: Final = (
 _STALE_CODES: Final = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
 
 
-def _rivals(doctor: _Doctor) -> Iterator[Finding]:
+def _rivals(doctor: Doctor) -> Iterator[Finding]:
     for epoch, senders in doctor.facts.epochs.rivals().items():
         names = " and ".join(str(sender) for sender in sorted(senders))
         times = sorted(senders.values())
         yield doctor.finding("KP003", f"Controllers {names} both had epoch {epoch}", times[1], count=len(senders))
 
 
-def _went_back(doctor: _Doctor) -> Iterator[Finding]:
+def _went_back(doctor: Doctor) -> Iterator[Finding]:
     facts = doctor.facts
     for back in facts.epochs.went_back():
         replaced = facts.epochs.superseded_by(back.lower, back.at)
@@ -229,7 +114,7 @@ def _went_back(doctor: _Doctor) -> Iterator[Finding]:
         yield doctor.finding("KP004", text, back.at, back.at, broker=broker)
 
 
-def _migration(doctor: _Doctor) -> Iterator[Finding]:
+def _migration(doctor: Doctor) -> Iterator[Finding]:
     facts = doctor.facts
     accepted = [request for request in facts.requests if request.error_code == 0 and request.controller_id is not None]
     kraft = [request for request in accepted if request.is_kraft_controller]
@@ -270,14 +155,14 @@ def _migration(doctor: _Doctor) -> Iterator[Finding]:
 # ---- leaders and replicas ----
 
 
-def _states(doctor: _Doctor) -> Iterator[Finding]:
+def _states(doctor: Doctor) -> Iterator[Finding]:
     """Findings about how long a partition had no leader, lacked replicas, or was being reassigned."""
     for place, life in doctor.facts.told_lives:
         yield from _conditions(doctor, place, life)
         yield from _not_alive(doctor, place, life)
 
 
-def _conditions(doctor: _Doctor, place: Partition, life: Incarnation) -> Iterator[Finding]:
+def _conditions(doctor: Doctor, place: Partition, life: Incarnation) -> Iterator[Finding]:
     newest, name = life.newest.state, named(place)
     without = life.stretches(lambda state: state.leader == NO_LEADER)
     text = f"{name} has no leader" + (f"; its ISR is {_ids(newest.isr)}" if newest.isr else "")
@@ -293,7 +178,7 @@ def _conditions(doctor: _Doctor, place: Partition, life: Incarnation) -> Iterato
     stretches = life.stretches(lambda state: bool(state.adding_replicas))
     text = f"{name} is being reassigned; it adds replicas {_ids(newest.adding_replicas or ())}"
     yield from _lasting(doctor, place, life, "KP024", "reassigning", stretches, text, f"{name} was being reassigned")
-    least = int(doctor.limit("min-isr"))
+    least = int(doctor.limits["min-isr"])
     if least:
         short = life.stretches(lambda state: 0 < len(state.isr) < least)
         text = f"{name} has {len(newest.isr)} in-sync replicas, fewer than {least}"
@@ -307,7 +192,7 @@ def _lacking(state: State) -> set[int]:
 
 
 def _lasting(
-    doctor: _Doctor,
+    doctor: Doctor,
     place: Partition,
     life: Incarnation,
     rule: str,
@@ -330,7 +215,7 @@ def _lasting(
         stretches: When the condition held.
         text: A sentence, where it lasts.
         former: A clause, where it ended.
-        lacks, broker: See ``_Doctor.finding``.
+        lacks, broker: See ``Doctor.finding``.
     """
     end, most = doctor.facts.end, doctor.us(limit)
     long = [s for s in stretches if s.length(end) > most and (most or s.until is None)]
@@ -344,7 +229,7 @@ def _lasting(
     now = [s for s in stretches[-1:] if s.until is None]
     if not long:
         if now and RULES[rule].severity == "trouble":
-            so_far = f"{text}; for {now[0].length(end) / _SECOND:.0f} s so far"
+            so_far = f"{text}; for {now[0].length(end) / SECOND:.0f} s so far"
             yield Finding(rule, "note", so_far, now[0].since, end, 1, broker, *place)
         return
     long += [s for s in now if s is not long[-1]]
@@ -381,13 +266,13 @@ def _sure(facts: Facts, life: Incarnation, long: list[Stretch], most: int) -> li
 
 def _time_text(us: int) -> str:
     """A length of time in the largest unit that it has two of."""
-    for unit, name in ((3600 * _SECOND, "h"), (_MINUTE, "min")):
+    for unit, name in ((3600 * SECOND, "h"), (MINUTE, "min")):
         if us >= _TWO * unit:
             return f"{us / unit:.1f} {name}"
-    return f"{us / _SECOND:.1f} s"
+    return f"{us / SECOND:.1f} s"
 
 
-def _not_alive(doctor: _Doctor, place: Partition, life: Incarnation) -> Iterator[Finding]:
+def _not_alive(doctor: Doctor, place: Partition, life: Incarnation) -> Iterator[Finding]:
     """Brokers that the leader or the ISR name while they are not alive."""
     facts, name = doctor.facts, named(place)
     for broker in sorted({broker for step in life.steps for broker in (step.state.leader, *step.state.isr)}):
@@ -422,7 +307,7 @@ def _overlap(some: list[Stretch], others: list[Stretch], end: int) -> list[Stret
     return found
 
 
-def _elections(doctor: _Doctor) -> Iterator[Finding]:
+def _elections(doctor: Doctor) -> Iterator[Finding]:
     """Unclean elections, and leader epochs that were used twice or went back."""
     for place, life in doctor.facts.told_lives:
         name = named(place)
@@ -444,7 +329,7 @@ def _elections(doctor: _Doctor) -> Iterator[Finding]:
         yield from _back(doctor, place, life)
 
 
-def _back(doctor: _Doctor, place: Partition, life: Incarnation) -> Iterator[Finding]:
+def _back(doctor: Doctor, place: Partition, life: Incarnation) -> Iterator[Finding]:
     """Brokers that accepted a lower leader epoch after a higher one.
 
     Both in requests of one API, or the lower one in UpdateMetadata after LeaderAndIsr: LeaderAndIsr goes first in each
@@ -485,7 +370,7 @@ def _goes_back(life: Incarnation) -> bool:
     return False
 
 
-def _leadership(doctor: _Doctor) -> Iterator[Finding]:
+def _leadership(doctor: Doctor) -> Iterator[Finding]:
     """Two leaders at one time, and leaders that were named to clients and not told."""
     for partition, life in doctor.facts.told_lives:
         reigns = list(_reigns(life))
@@ -542,7 +427,7 @@ class _Told:
 
 
 def _two_leaders(
-    doctor: _Doctor, partition: Partition, known: _Told, before: Sighting, after: Sighting
+    doctor: Doctor, partition: Partition, known: _Told, before: Sighting, after: Sighting
 ) -> Iterator[Finding]:
     """The former leader, if a request made it leader and no request named the next leader to it."""
     facts, limit = doctor.facts, doctor.us("told")
@@ -566,7 +451,7 @@ def _two_leaders(
 
 
 def _named_not_told(
-    doctor: _Doctor, partition: Partition, known: _Told, before: Sighting, after: Sighting
+    doctor: Doctor, partition: Partition, known: _Told, before: Sighting, after: Sighting
 ) -> Iterator[Finding]:
     """The leader, if UpdateMetadata names it to clients and LeaderAndIsr has not told it."""
     facts, limit = doctor.facts, doctor.us("told")
@@ -580,7 +465,7 @@ def _named_not_told(
     settled = not facts.shows_alive(at) or facts.is_settling([leader], at + limit, doctor.us("settled"))
     if facts.spans[leader].covers(at, at + limit) and not settled:
         text = f"Broker {leader} was named leader of {named(partition)} (leader epoch {epoch}) and not told to lead"
-        text += "" if heard is None else f" for {(heard - at) / _SECOND:.0f} s"
+        text += "" if heard is None else f" for {(heard - at) / SECOND:.0f} s"
         yield doctor.finding("KP015", text, at, heard, broker=leader, since=before.ts, place=partition)
 
 
@@ -593,19 +478,19 @@ def _reigns(life: Incarnation) -> Iterator[tuple[Sighting | None, Sighting]]:
         before = step
 
 
-def _flaps(doctor: _Doctor) -> Iterator[Finding]:
-    window = int(doctor.limit("flap-minutes") * _MINUTE)
-    found = flapping(doctor.facts, window, doctor.limit("flaps"), doctor.us("settled"))
+def _flaps(doctor: Doctor) -> Iterator[Finding]:
+    window = int(doctor.limits["flap-minutes"] * MINUTE)
+    found = flapping(doctor.facts, window, doctor.limits["flaps"], doctor.us("settled"))
     for what, place, most, times, _leaders in found:
         rule = "KP016" if what == "leader" else "KP022"
-        text = f"The {what} of {named(place)} changed {most} times within {window // _MINUTE} minutes"
+        text = f"The {what} of {named(place)} changed {most} times within {window // MINUTE} minutes"
         yield doctor.finding(rule, text, times[0], times[-1], count=most, place=place)
 
 
 # ---- brokers ----
 
 
-def _behind(doctor: _Doctor) -> Iterator[Finding]:
+def _behind(doctor: Doctor) -> Iterator[Finding]:
     behind: dict[int, list[Behind]] = defaultdict(list)
     for one in brokers_behind(doctor.facts, doctor.us("told"), doctor.us("settled")):
         behind[one.broker].append(one)
@@ -614,7 +499,7 @@ def _behind(doctor: _Doctor) -> Iterator[Finding]:
         yield doctor.finding("KP030", text, min(one.since for one in some), count=len(some), broker=broker)
 
 
-def _updates(doctor: _Doctor) -> Iterator[Finding]:
+def _updates(doctor: Doctor) -> Iterator[Finding]:
     """Updates that a broker missed, or got late."""
     missed: dict[int, list[int]] = defaultdict(list)
     for broker, body in missed_updates(doctor.facts, doctor.us("told")):
@@ -626,18 +511,18 @@ def _updates(doctor: _Doctor) -> Iterator[Finding]:
         of: dict[str, Any] = {"count": len(times), "broker": broker}
         yield doctor.finding("KP031", text, min(times), max(times), is_shown=bool(certain), **of)
     late: dict[Any, list[Late]] = defaultdict(list)
-    least = int(doctor.limit("late-ms") * 1000)
-    limits = least, doctor.limit("late-factor"), doctor.us("queued"), doctor.us("told")
+    least = int(doctor.limits["late-ms"] * 1000)
+    limits = least, doctor.limits["late-factor"], doctor.us("queued"), doctor.us("told")
     for one in late_updates(doctor.facts, *limits):
         late[one.broker].append(one)
     for broker, some in late.items():
         worst = max(some, key=lambda one: one.delay)
         updates = counted(len(some), "metadata update")
-        text = f"{the_broker(broker)} was told {updates} late, by up to {worst.delay / _SECOND:.1f} s"
+        text = f"{the_broker(broker)} was told {updates} late, by up to {worst.delay / SECOND:.1f} s"
         yield doctor.finding("KP032", text, min(one.ts for one in some), worst.ts, count=len(some), broker=broker)
 
 
-def _answers(doctor: _Doctor) -> Iterator[Finding]:
+def _answers(doctor: Doctor) -> Iterator[Finding]:
     """Unanswered, refused and unreadable requests, and those that were sent again."""
     facts = doctor.facts
     unanswered: dict[Any, list[Request]] = defaultdict(list)
@@ -682,7 +567,7 @@ def _answers(doctor: _Doctor) -> Iterator[Finding]:
     yield from _not_answering(doctor)
 
 
-def _not_answering(doctor: _Doctor) -> Iterator[Finding]:
+def _not_answering(doctor: Doctor) -> Iterator[Finding]:
     """Brokers that answered nothing for long, though updates list them as alive and they were sent requests.
 
     At least two: a controller sends again after its request timeout, so that a single request shows nothing.
@@ -716,7 +601,7 @@ def _not_answering(doctor: _Doctor) -> Iterator[Finding]:
                 yield doctor.finding("KP037", text, first, lasted, count=count, broker=broker)
 
 
-def _slow(doctor: _Doctor) -> Iterator[Finding]:
+def _slow(doctor: Doctor) -> Iterator[Finding]:
     latencies: dict[Any, list[int]] = defaultdict(list)
     for request in doctor.facts.requests:
         if request.latency_us is not None:
@@ -725,10 +610,10 @@ def _slow(doctor: _Doctor) -> Iterator[Finding]:
     for broker, values in latencies.items():
         middle, p99 = (us or 0 for us in Latencies(values).quantiles_us(0.5, 0.99))
         figures[broker] = len(values), middle, p99
-    factor, least = doctor.limit("slow-factor"), doctor.limit("slow-answers")
+    factor, least = doctor.limits["slow-factor"], doctor.limits["slow-answers"]
     for broker, (count, middle, p99) in figures.items():
         peers = [f for other, f in figures.items() if other != broker and f[0] >= _FEW_ANSWERS]
-        if count < least or len(peers) < _TWO or p99 < doctor.limit("slow-ms") * 1000:
+        if count < least or len(peers) < _TWO or p99 < doctor.limits["slow-ms"] * 1000:
             continue
         if p99 > factor * median(f[2] for f in peers) and middle > factor * median(f[1] for f in peers):
             text = (
@@ -738,7 +623,7 @@ def _slow(doctor: _Doctor) -> Iterator[Finding]:
             yield doctor.finding("KP034", text, doctor.facts.begin, count=count, broker=broker)
 
 
-def _registrations(doctor: _Doctor) -> Iterator[Finding]:
+def _registrations(doctor: Doctor) -> Iterator[Finding]:
     facts = doctor.facts
     of: dict[Any, list[tuple[int, str]]] = defaultdict(list)
     for broker, former, epoch, ts in facts.registrations:
@@ -764,27 +649,27 @@ def _registrations(doctor: _Doctor) -> Iterator[Finding]:
         yield doctor.finding("KP035", text, facts.begin, lacks=f"{lacks} no broker epochs")
 
 
-def _controllers(doctor: _Doctor) -> Iterator[Finding]:
+def _controllers(doctor: Doctor) -> Iterator[Finding]:
     """Controllers that replaced each other again and again."""
     times = sorted(since for _epoch, _controller, since in doctor.facts.controllers)[1:]
     yield from _storm(doctor, "KP008", "elections", times, "The controller was replaced")
 
 
 def _storm(
-    doctor: _Doctor, rule: str, limit: str, times: Sequence[int], text: str, *, broker: Any = None
+    doctor: Doctor, rule: str, limit: str, times: Sequence[int], text: str, *, broker: Any = None
 ) -> Iterator[Finding]:
     """A finding about events that came too often within ``flap-minutes``; their times are ascending."""
-    window = int(doctor.limit("flap-minutes") * _MINUTE)
+    window = int(doctor.limits["flap-minutes"] * MINUTE)
     most = most_within(times, window)
-    if most >= doctor.limit(limit):
-        said = f"{text} {most} times within {window / _MINUTE:g} minutes, {len(times)} times in all"
+    if most >= doctor.limits[limit]:
+        said = f"{text} {most} times within {window / MINUTE:g} minutes, {len(times)} times in all"
         yield doctor.finding(rule, said, times[0], times[-1], count=most, broker=broker)
 
 
 # ---- topics ----
 
 
-def _deletions(doctor: _Doctor) -> Iterator[Finding]:
+def _deletions(doctor: Doctor) -> Iterator[Finding]:
     facts = doctor.facts
     removals = facts.removals
     yield from _cancelled(doctor)
@@ -838,7 +723,7 @@ def _deletions(doctor: _Doctor) -> Iterator[Finding]:
         yield doctor.finding(rule, text, first, since=since, count=len(deletions), lacks=lacks, **of)
 
 
-def _cancelled(doctor: _Doctor) -> Iterator[Finding]:
+def _cancelled(doctor: Doctor) -> Iterator[Finding]:
     """Living brokers that hosted a partition, are none of its replicas any more and never accepted to delete it."""
     facts = doctor.facts
     for place, life in facts.present.items():
@@ -857,7 +742,7 @@ def _cancelled(doctor: _Doctor) -> Iterator[Finding]:
                 yield doctor.finding("KP041", text, since, broker=broker, place=place)
 
 
-def _partition_errors(doctor: _Doctor) -> Iterator[Finding]:
+def _partition_errors(doctor: Doctor) -> Iterator[Finding]:
     """Partition errors that were never put right, and topic ids that differ."""
     facts = doctor.facts
     if not facts.partition_errors:
@@ -903,7 +788,7 @@ _HARMLESS: Final = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.FENCED_LEADER_EP
 # ---- captures ----
 
 
-def _losses(doctor: _Doctor) -> Iterator[Finding]:
+def _losses(doctor: Doctor) -> Iterator[Finding]:
     facts, begin = doctor.facts, doctor.facts.begin
     for row in facts.captures:
         file = facts.file_of(row)
@@ -936,7 +821,7 @@ def _losses(doctor: _Doctor) -> Iterator[Finding]:
             yield doctor.finding("KP066", text, begin, count=count)
 
 
-def _clocks(doctor: _Doctor) -> Iterator[Finding]:
+def _clocks(doctor: Doctor) -> Iterator[Finding]:
     facts, clocks = doctor.facts, doctor.facts.clocks
     files = {row["capture"]: facts.file_of(row) for row in reversed(facts.captures)}
     references = Counter(clocks[name].reference for name in files if name in clocks)
@@ -947,10 +832,10 @@ def _clocks(doctor: _Doctor) -> Iterator[Finding]:
             continue
         its_clock = f"The clock of {facts.file_of(row)}"
         ahead = max((clock.ahead(ts) for ts in (clock.anchor_us, facts.end)), key=abs)
-        if abs(ahead) >= _SECOND:
+        if abs(ahead) >= SECOND:
             drift = f", and gains {clock.drift_ppm:+.0f} us a second" if clock.drift_ppm else ""
             text = (
-                f"{its_clock} is {abs(ahead) / _SECOND:.1f} s {'ahead of' if ahead > 0 else 'behind'} "
+                f"{its_clock} is {abs(ahead) / SECOND:.1f} s {'ahead of' if ahead > 0 else 'behind'} "
                 f"that of {files.get(clock.reference, 'another host')}{drift}; kproto corrects its times by that"
             )
             yield doctor.finding("KP063", text, facts.begin)
@@ -959,16 +844,10 @@ def _clocks(doctor: _Doctor) -> Iterator[Finding]:
             yield doctor.finding("KP063", f"{its_clock} cannot be compared with that of others: {why}", facts.begin)
 
 
-def _shown(doctor: _Doctor) -> Iterator[Finding]:
-    """Listeners that cannot work, and what the rules of KRaft find."""
-    listeners = broken_listeners(doctor.facts, doctor.us("settled"))
-    for one in (*listeners, *kraft.shown(doctor.facts.rows, doctor.limit)):
-        yield doctor.finding(one.rule, one.text, one.first, one.last, count=one.times, broker=one.broker)
-
-
-_RULES: Final[tuple[Callable[[_Doctor], Iterator[Finding]], ...]] = (
+_RULES: Final[tuple[Callable[[Doctor], Iterator[Finding]], ...]] = (
     _stale, _rivals, _went_back, _migration, _states, _elections, _leadership, _flaps, _behind, _updates, _answers,
-    _slow, _registrations, _controllers, _deletions, _partition_errors, _losses, _clocks, _shown,
+    _slow, _registrations, _controllers, _deletions, _partition_errors, _losses, _clocks, broken_listeners,
+    *kraft.RULES,
 )  # fmt: skip
 
 
@@ -979,8 +858,7 @@ def findings(facts: Facts, limits: Mapping[str, float] | None = None) -> list[Fi
         facts: Of the captures of one cluster.
         limits: Limits by name that differ from their default.
     """
-    chosen = {name: limit.default for name, limit in LIMITS.items()} | dict(limits or {})
-    found = _found_in_all(facts, chosen) if facts.fits else _found(facts, chosen)
+    found = _found_in_all(facts, limits) if facts.fits else _found(facts, limits)
     if any(finding.cannot_tell and "absence" in RULES[finding.rule].rests_on for finding in found) or _is_mostly_unread(
         facts
     ):
@@ -988,12 +866,12 @@ def findings(facts: Facts, limits: Mapping[str, float] | None = None) -> list[Fi
     return sorted(found, key=lambda f: (f.rank, f.rule, f.first, f.text))
 
 
-def _found(facts: Facts, limits: Mapping[str, float]) -> list[Finding]:
-    doctor = _Doctor(facts, limits)
+def _found(facts: Facts, limits: Mapping[str, float] | None) -> list[Finding]:
+    doctor = Doctor(facts, limits)
     return [finding for rule in _RULES for finding in rule(doctor)] if facts.requests else []
 
 
-def _found_in_all(facts: Facts, limits: Mapping[str, float]) -> list[Finding]:
+def _found_in_all(facts: Facts, limits: Mapping[str, float] | None) -> list[Finding]:
     """Return the findings that hold whichever brokers stand behind addresses, which are named then."""
     kept: dict[tuple[Any, ...], Finding] = {}
     for number, fit in enumerate(facts.fits):

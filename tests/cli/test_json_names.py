@@ -14,7 +14,7 @@ from conftest import DATA
 from kproto.cli import COMMANDS, main
 from kproto.generate import PlannedFleet, findings_truth
 from kproto.query import QUESTIONS
-from kproto.verdicts.rules import Finding
+from kproto.verdicts.doctor import Finding
 
 CAPTURES = [DATA / "captures" / "ibp-3.9-a.pcap.gz", DATA / "captures" / "external-controller-a.pcap.gz"]
 ASKED = ["inspect", "doctor", "summary", "check"]

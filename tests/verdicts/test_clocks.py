@@ -9,8 +9,9 @@ from commands import run_kproto
 
 from kproto.generate import PlannedFleet, write_captures
 from kproto.tables.resolved import resolved_pieces
+from kproto.verdicts.doctor import Finding
 from kproto.verdicts.facts import Facts
-from kproto.verdicts.rules import Finding, findings
+from kproto.verdicts.rules import findings
 
 FLEET = PlannedFleet(
     seed=5, brokers=5, topics=6, partitions=20, isr_changes=12, elections=2, deletions=0, restarts=0, failovers=1,

@@ -10,8 +10,9 @@ from conftest import DATA, read_jsonl
 from table_truth import expected_states
 
 import kproto.tables
+from kproto.verdicts.doctor import Finding
 from kproto.verdicts.facts import Facts
-from kproto.verdicts.rules import Finding, findings
+from kproto.verdicts.rules import findings
 
 CAPTURES = DATA / "captures"
 WRITTEN: dict[str, list[list[Any]]] = json.loads((CAPTURES / "findings.json").read_text())

@@ -13,11 +13,12 @@ from kproto.tables import read
 from kproto.tables.resolved import resolved_reader
 from kproto.tables.stored import reader_of
 from kproto.verdicts import kraft
-from kproto.verdicts.catalogue import LIMITS, RULES
+from kproto.verdicts.catalogue import RULES
+from kproto.verdicts.doctor import Doctor, Finding
 from kproto.verdicts.events import events
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.found import facts_of_clusters
-from kproto.verdicts.rules import Finding, findings
+from kproto.verdicts.rules import findings
 
 S = 1_000_000
 KRAFT_RULES = {rule for rule in RULES if rule >= "KP070"}
@@ -106,8 +107,18 @@ def test_events_tell_why_the_controller_changed_and_who_asked() -> None:
 # ---- rules on rows, where no real run has the fault
 
 
-def shown(**tables: list[tuple[Any, ...]]) -> list[kraft.Shown]:
-    return list(kraft.shown(lambda name: tables.get(name, []), lambda name: LIMITS[name].default))
+class Rows(Facts):
+    def __init__(self, tables: dict[str, list[tuple[Any, ...]]]) -> None:
+        self._given = tables
+        super().__init__([])
+
+    def rows(self, name: str) -> list[tuple[Any, ...]]:
+        return self._given.get(name, [])
+
+
+def shown(**tables: list[tuple[Any, ...]]) -> list[Finding]:
+    doctor = Doctor(Rows(tables))
+    return [finding for rule in kraft.RULES for finding in rule(doctor)]
 
 
 def state(state_of: str, begin: int, end: int | None, why: str, evidence: str = "") -> tuple[Any, ...]:

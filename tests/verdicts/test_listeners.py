@@ -9,8 +9,9 @@ import pytest
 from lines_run import lines_run
 
 from kproto.tables import TABLES
+from kproto.verdicts.doctor import Finding
 from kproto.verdicts.facts import Facts
-from kproto.verdicts.rules import Finding, findings
+from kproto.verdicts.rules import findings
 
 BEGIN = datetime(2026, 11, 21, 6, tzinfo=UTC)
 Told = list[tuple[int, str | None, int | None, str | None]]

@@ -12,9 +12,10 @@ from kproto.generate.plants import PLANTS
 from kproto.tables import chunks, read
 from kproto.tables.resolved import resolved_reader
 from kproto.tables.stored import reader_of
+from kproto.verdicts.doctor import Finding
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.found import facts_of_clusters
-from kproto.verdicts.rules import Finding, findings
+from kproto.verdicts.rules import findings
 
 
 def found_in(path: Path) -> list[Finding]:

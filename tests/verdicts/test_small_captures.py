@@ -13,8 +13,9 @@ from table_truth import CAPTURES, name_of
 import kproto.tables
 from kproto.error_codes import ErrorCode
 from kproto.tables.resolved import resolved_pieces, resolved_tables
+from kproto.verdicts.doctor import Finding
 from kproto.verdicts.facts import Facts
-from kproto.verdicts.rules import Finding, findings
+from kproto.verdicts.rules import findings
 
 PATHS = {name_of(path): path for path in CAPTURES}
 

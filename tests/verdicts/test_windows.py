@@ -25,9 +25,10 @@ from kproto.generate import findings_truth, write_captures
 from kproto.generate.truth import Truth
 from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.catalogue import LIMITS
+from kproto.verdicts.doctor import Finding
 from kproto.verdicts.events import events
 from kproto.verdicts.facts import Facts
-from kproto.verdicts.rules import Finding, findings
+from kproto.verdicts.rules import findings
 from tests.hosts import Recorded, by_host
 
 MINUTE_US = 60_000_000
