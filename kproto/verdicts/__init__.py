@@ -8,7 +8,7 @@
     states       the order of a partition's states, deletions, incarnations, kinds of changes
     history      the one fold: every state of every partition, and how it differs from the one before
     facts        what was told, by whom, when, to whom; who was alive: what ``rules``, ``events`` and ``updates`` judge
-    doctor       how a rule makes a finding of what it sees, with the limits; ``rules``, ``kraft``, ``listeners`` have rules
+    doctor       how rules make findings of what they see; ``rules``, ``kraft`` and ``listeners`` have them
     derived      the tables that follow from the stored ones; ``found`` has those of verdicts
     summary      the figures of ``kproto summary``, from ``request_figures`` and ``history``
     timeline     the exchanges of ``kproto inspect``, each with what its broker knew before (``knowledge``)

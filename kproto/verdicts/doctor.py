@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from kproto.text import counted
 from kproto.verdicts.catalogue import LIMITS, RULES, SEVERITIES
+from kproto.verdicts.epochs import the_broker
 from kproto.verdicts.request_figures import moment
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from kproto.verdicts.catalogue import Basis, Severity
     from kproto.verdicts.facts import Facts, Partition
+    from kproto.verdicts.states import Request
 
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
@@ -114,6 +117,12 @@ class Doctor:
             return Finding(rule, RULES[rule].severity, text, first, last, **more)
         text = f"cannot tell ({lacks}): {text[0].lower()}{text[1:]}"
         return Finding(rule, "note", text, first, last, cannot_tell=lacks, **more)
+
+    def of_requests(self, rule: str, requests: Sequence[Request], verb: str, rest: str, lacks: str = "") -> Finding:
+        """Make a finding about requests to a broker, in their order: it did with them what the words say."""
+        broker, count = requests[0].broker_id, len(requests)
+        text = f"{the_broker(broker)} {verb} {counted(count, 'request')}{rest}"
+        return self.finding(rule, text, requests[0].ts, requests[-1].ts, lacks=lacks, count=count, broker=broker)
 
     def _lacks(self, rests_on: Collection[Basis], broker: Any, first: int, last: int | None, since: int | None) -> str:
         """What the captures lack of what a finding about a broker between two times rests on; empty: nothing."""

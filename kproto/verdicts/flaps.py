@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from kproto.verdicts.doctor import MINUTE, Doctor
 from kproto.verdicts.facts import is_near
 from kproto.verdicts.states import most_within, often_within
 
@@ -36,18 +37,12 @@ class Flapping(NamedTuple):
     leaders: frozenset[int]
 
 
-def flapping(facts: Facts, window: int, least: float, settled: int) -> Iterator[Flapping]:
-    """Yield the partitions that exist and flap.
-
-    Args:
-        facts: The facts.
-        window: The time, in us, within which changes are counted.
-        least: The number of changes within it that makes a partition flap.
-        settled: Changes within this time, in us, of a broker's coming or going follow from that.
-    """
+def flapping(doctor: Doctor) -> Iterator[Flapping]:
+    """Yield the partitions that exist and flap: by the limits flaps, flap-minutes and settled."""
+    facts, window = doctor.facts, int(doctor.limits["flap-minutes"] * MINUTE)
     for partition, life in facts.present.items():
-        for what, changes in _changes(facts, life, settled).items():
-            times = often_within(sorted(ts for ts, _leader in changes), window, least)
+        for what, changes in _changes(facts, life, doctor.us("settled")).items():
+            times = often_within(sorted(ts for ts, _leader in changes), window, doctor.limits["flaps"])
             if times:
                 some = set(times)
                 leaders = frozenset(leader for ts, leader in changes if ts in some)

@@ -10,6 +10,7 @@ from kproto.tables.arrays import table_of
 from kproto.tables.resolved import RESOLVED, by_cluster
 from kproto.tables.schemas import INTS, TIME, column, described
 from kproto.verdicts.catalogue import LIMITS
+from kproto.verdicts.doctor import Doctor
 from kproto.verdicts.events import events, reassignments
 from kproto.verdicts.facts import FACT_COLUMNS, Facts
 from kproto.verdicts.flaps import flapping
@@ -28,10 +29,8 @@ _SUBJECT: Final = (
     column("partition", pa.int32(), "The partition that it is about; or null."),
 )
 _PLACE: Final = (column("topic", pa.string(), "Topic."), column("partition", pa.int32(), "Partition."))
-_TOLD_US: Final = int(LIMITS["told"].default * 1_000_000)
 _FLAPS: Final = int(LIMITS["flaps"].default)
 _FLAP_MINUTES: Final = int(LIMITS["flap-minutes"].default)
-_SETTLED_US: Final = int(LIMITS["settled"].default * 1_000_000)
 
 FINDINGS: Final = described(
     "What the rules of kproto doctor find, the worst first; docs/verdicts.md has the rules.",
@@ -159,13 +158,15 @@ def _findings(facts: Facts) -> Iterable[Row]:
 
 
 def _missed(facts: Facts) -> Iterable[Row]:
-    for broker, body in missed_updates(facts, _TOLD_US):
+    doctor = Doctor(facts)
+    for broker, body in missed_updates(doctor):
+        if facts.may_hide(broker, body.first, body.first, doctor.us("told")):
+            continue  # the doctor says that it cannot tell
         sent = body.request
-        if not facts.may_hide(broker, body.first, body.first, _TOLD_US):  # else the doctor says that it cannot tell
-            yield (
-                body.first, broker, sent.body_id, sent.controller_id, sent.controller_epoch, sent.n_partitions,
-                facts.dead_since(broker),
-            )  # fmt: skip
+        yield (
+            body.first, broker, sent.body_id, sent.controller_id, sent.controller_epoch, sent.n_partitions,
+            facts.dead_since(broker),
+        )  # fmt: skip
 
 
 def _lives(facts: Facts) -> Iterable[Row]:
@@ -198,8 +199,9 @@ def _down(facts: Facts) -> Iterable[Row]:
 
 
 def _behind(facts: Facts) -> Iterable[Row]:
-    for broker, partition, newest, told, since in brokers_behind(facts, _TOLD_US, _SETTLED_US):
-        if facts.may_hide(broker, since, None, _TOLD_US):
+    doctor = Doctor(facts)
+    for broker, partition, newest, told, since in brokers_behind(doctor):
+        if facts.may_hide(broker, since, None, doctor.us("told")):
             continue  # the doctor says that it cannot tell
         leader, epoch = (None, None) if told is None else (told.state.leader, told.state.leader_epoch)
         now = newest.state
@@ -207,7 +209,7 @@ def _behind(facts: Facts) -> Iterable[Row]:
 
 
 def _flaps(facts: Facts) -> Iterable[Row]:
-    for what, partition, most, times, leaders in flapping(facts, _FLAP_MINUTES * 60_000_000, _FLAPS, _SETTLED_US):
+    for what, partition, most, times, leaders in flapping(Doctor(facts)):
         if what == "leader":
             yield *partition, times[0], times[-1], most, sorted(leaders)
 

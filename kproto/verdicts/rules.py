@@ -54,37 +54,30 @@ _FEW_ANSWERS: Final = 20
 def _stale(doctor: Doctor) -> Iterator[Finding]:
     """Zombies, accepted and refused, and requests for an earlier registration."""
     facts = doctor.facts
-    accepted: dict[Any, list[Request]] = defaultdict(list)
-    refused: dict[Any, list[Request]] = defaultdict(list)
-    earlier: dict[Any, list[Request]] = defaultdict(list)
+    found: dict[tuple[str, str, Any], list[Request]] = defaultdict(list)
     newest = facts.epochs.newest_controller(facts.end + 1)
     for request in facts.requests:
         if request.controller_id is None or request.api_key == ApiKey.FETCH:
             continue
-        code = request.error_code
-        if (newest is None or request.controller_epoch >= newest.epoch) and code not in _STALE_CODES:
+        code, epoch = request.error_code, request.controller_epoch
+        if (newest is None or epoch >= newest.epoch) and code not in _STALE_CODES:
             continue
-        asked = request.ts, (request.server_ip, request.server_port), request.controller_epoch, request.broker_epoch
+        asked = request.ts, (request.server_ip, request.server_port), epoch, request.broker_epoch
         for stale in facts.epochs.stale(*asked, code, is_kraft_controller=bool(request.is_kraft_controller)):
-            key = (request.broker_id, request.controller_id, request.controller_epoch)
-            if not stale.zombie:
-                earlier[request.broker_id].append(request)
-            elif code:
-                refused[key].append(request)
-            elif not facts.has_one_clock:
-                continue  # the order of two places' times is unknown
-            elif code == 0 and stale.newer is not None and request.ts - stale.newer.since > doctor.us("failover"):
-                accepted[key].append(request)
-    for rule, groups, verb in (("KP001", accepted, "accepted"), ("KP002", refused, "refused")):
-        for (broker, controller, epoch), requests in groups.items():
-            text = (
-                f"{the_broker(broker)} {verb} {counted(len(requests), 'request')} of controller {controller} "
-                f"with epoch {epoch}, which had been replaced"
-            )
-            yield doctor.finding(rule, text, requests[0].ts, requests[-1].ts, count=len(requests), broker=broker)
-    for broker, requests in earlier.items():
-        text = f"{the_broker(broker)} refused {counted(len(requests), 'request')} for an earlier registration"
-        yield doctor.finding("KP036", text, requests[0].ts, requests[-1].ts, count=len(requests), broker=broker)
+            rule, which = "KP036", "for an earlier registration"
+            if stale.zombie:
+                rule = "KP002" if code else "KP001"
+                which = f"of controller {request.controller_id} with epoch {epoch}, which had been replaced"
+            if rule == "KP001" and (
+                code is None
+                or not facts.has_one_clock  # the order of two places' times is unknown
+                or stale.newer is None
+                or request.ts - stale.newer.since <= doctor.us("failover")
+            ):
+                continue
+            found[rule, which, request.broker_id].append(request)
+    for (rule, which, _broker), requests in found.items():
+        yield doctor.of_requests(rule, requests, "accepted" if rule == "KP001" else "refused", f" {which}")
 
 
 _NOT_IN_CAPTURE: Final = (
@@ -166,7 +159,7 @@ def _conditions(doctor: Doctor, place: Partition, life: Incarnation) -> Iterator
     newest, name = life.newest.state, named(place)
     without = life.stretches(lambda state: state.leader == NO_LEADER)
     text = f"{name} has no leader" + (f"; its ISR is {_ids(newest.isr)}" if newest.isr else "")
-    yield from _lasting(doctor, place, life, "KP010", "offline", without, text, f"{name} had no leader")
+    yield from _lasting(doctor, place, life, "KP010", without, text, f"{name} had no leader")
     stretches = life.stretches(lambda state: bool(state.isr and _lacking(state)))
     text = f"{name} lacks replicas {_ids(_lacking(newest))} in its ISR {_ids(newest.isr)}"
     former = f"{name} lacked replicas in its ISR"
@@ -174,16 +167,16 @@ def _conditions(doctor: Doctor, place: Partition, life: Incarnation) -> Iterator
     is_larger = count > doctor.facts.fewest_replicas.get(place[0], count)
     is_unknown = is_larger and all(step.state.adding_replicas is None for step in life.steps)
     lacks = "a reassignment from before the capture may add them" if is_unknown else ""
-    yield from _lasting(doctor, place, life, "KP020", "under-replicated", stretches, text, former, lacks=lacks)
+    yield from _lasting(doctor, place, life, "KP020", stretches, text, former, lacks=lacks)
     stretches = life.stretches(lambda state: bool(state.adding_replicas))
     text = f"{name} is being reassigned; it adds replicas {_ids(newest.adding_replicas or ())}"
-    yield from _lasting(doctor, place, life, "KP024", "reassigning", stretches, text, f"{name} was being reassigned")
+    yield from _lasting(doctor, place, life, "KP024", stretches, text, f"{name} was being reassigned")
     least = int(doctor.limits["min-isr"])
     if least:
         short = life.stretches(lambda state: 0 < len(state.isr) < least)
         text = f"{name} has {len(newest.isr)} in-sync replicas, fewer than {least}"
         former = f"{name} had fewer than {least} in-sync replicas"
-        yield from _lasting(doctor, place, life, "KP021", "under-min-isr", short, text, former)
+        yield from _lasting(doctor, place, life, "KP021", short, text, former)
 
 
 def _lacking(state: State) -> set[int]:
@@ -196,7 +189,6 @@ def _lasting(
     place: Partition,
     life: Incarnation,
     rule: str,
-    limit: str,
     stretches: list[Stretch],
     text: str,
     former: str,
@@ -211,13 +203,13 @@ def _lasting(
     Args:
         doctor: The doctor.
         place, life: The partition.
-        rule, limit: Names of both.
+        rule: Its id; the last of its limits is that of the length.
         stretches: When the condition held.
         text: A sentence, where it lasts.
         former: A clause, where it ended.
         lacks, broker: See ``Doctor.finding``.
     """
-    end, most = doctor.facts.end, doctor.us(limit)
+    end, most = doctor.facts.end, doctor.us(RULES[rule].limits[-1])
     long = [s for s in stretches if s.length(end) > most and (most or s.until is None)]
     if long and doctor.facts.blind:
         sure = _sure(doctor.facts, life, long, most)
@@ -286,7 +278,7 @@ def _not_alive(doctor: Doctor, place: Partition, life: Incarnation) -> Iterator[
         role = "leader" if broker == life.newest.state.leader else "ISR"
         text = f"The {role} of {name} names broker {broker}, which is not alive"
         former = f"The leader or the ISR of {name} named broker {broker}, which was not alive,"
-        yield from _lasting(doctor, place, life, "KP023", "not-alive", both, text, former, broker=broker)
+        yield from _lasting(doctor, place, life, "KP023", both, text, former, broker=broker)
 
 
 def _overlap(some: list[Stretch], others: list[Stretch], end: int) -> list[Stretch]:
@@ -480,8 +472,7 @@ def _reigns(life: Incarnation) -> Iterator[tuple[Sighting | None, Sighting]]:
 
 def _flaps(doctor: Doctor) -> Iterator[Finding]:
     window = int(doctor.limits["flap-minutes"] * MINUTE)
-    found = flapping(doctor.facts, window, doctor.limits["flaps"], doctor.us("settled"))
-    for what, place, most, times, _leaders in found:
+    for what, place, most, times, _leaders in flapping(doctor):
         rule = "KP016" if what == "leader" else "KP022"
         text = f"The {what} of {named(place)} changed {most} times within {window // MINUTE} minutes"
         yield doctor.finding(rule, text, times[0], times[-1], count=most, place=place)
@@ -492,7 +483,7 @@ def _flaps(doctor: Doctor) -> Iterator[Finding]:
 
 def _behind(doctor: Doctor) -> Iterator[Finding]:
     behind: dict[int, list[Behind]] = defaultdict(list)
-    for one in brokers_behind(doctor.facts, doctor.us("told"), doctor.us("settled")):
+    for one in brokers_behind(doctor):
         behind[one.broker].append(one)
     for broker, some in behind.items():
         text = f"Broker {broker} was never told the newest state of {_partitions(one.partition for one in some)}"
@@ -502,7 +493,7 @@ def _behind(doctor: Doctor) -> Iterator[Finding]:
 def _updates(doctor: Doctor) -> Iterator[Finding]:
     """Updates that a broker missed, or got late."""
     missed: dict[int, list[int]] = defaultdict(list)
-    for broker, body in missed_updates(doctor.facts, doctor.us("told")):
+    for broker, body in missed_updates(doctor):
         missed[broker].append(body.first)
     for broker, every in missed.items():
         certain = [ts for ts in every if not doctor.facts.may_hide(broker, ts, ts, doctor.us("told"))]
@@ -511,9 +502,7 @@ def _updates(doctor: Doctor) -> Iterator[Finding]:
         of: dict[str, Any] = {"count": len(times), "broker": broker}
         yield doctor.finding("KP031", text, min(times), max(times), is_shown=bool(certain), **of)
     late: dict[Any, list[Late]] = defaultdict(list)
-    least = int(doctor.limits["late-ms"] * 1000)
-    limits = least, doctor.limits["late-factor"], doctor.us("queued"), doctor.us("told")
-    for one in late_updates(doctor.facts, *limits):
+    for one in late_updates(doctor):
         late[one.broker].append(one)
     for broker, some in late.items():
         worst = max(some, key=lambda one: one.delay)
@@ -522,48 +511,43 @@ def _updates(doctor: Doctor) -> Iterator[Finding]:
         yield doctor.finding("KP032", text, min(one.ts for one in some), worst.ts, count=len(some), broker=broker)
 
 
+_ANSWERED: Final = {
+    "KP033": ("left", " unanswered"),
+    "KP050": ("refused", ": "),
+    "KP052": ("was sent", " again over a newer connection"),
+    "KP053": ("has", " whose bytes cannot be read: "),
+}
+"""What a broker did with requests, before and behind their number."""
+
+
 def _answers(doctor: Doctor) -> Iterator[Finding]:
     """Unanswered, refused and unreadable requests, and those that were sent again."""
     facts = doctor.facts
-    unanswered: dict[Any, list[Request]] = defaultdict(list)
-    lost: dict[Any, list[Request]] = defaultdict(list)
-    refused: dict[Any, list[Request]] = defaultdict(list)
-    unreadable: dict[Any, list[Request]] = defaultdict(list)
-    again: dict[Any, list[Request]] = defaultdict(list)
+    found: dict[tuple[str, str, Any], list[Request]] = defaultdict(list)  # by rule, what is lacking, and broker
     open_ones: dict[tuple[Any, ...], bytes] = {}
     for request in facts.requests:
         broker = request.broker_id
         key = (broker, request.body_id, request.broker_epoch)
         if request.body_id is not None and open_ones.get(key, request.conn_id) != request.conn_id:
-            again[broker].append(request)
+            found["KP052", "", broker].append(request)
             del open_ones[key]
         if request.decode_error is not None:
-            unreadable[broker].append(request)
+            found["KP053", "", broker].append(request)
         elif request.response_frame_id is None:
-            if request.unmatched_reason in _NOT_IN_CAPTURE:
-                lost[broker].append(request)
-                continue
-            unanswered[broker].append(request)
-            if request.body_id is not None:
+            lacks = "the captures lack the answers" if request.unmatched_reason in _NOT_IN_CAPTURE else ""
+            found["KP033", lacks, broker].append(request)
+            if request.body_id is not None and not lacks:
                 open_ones[key] = request.conn_id
         elif request.error_code and request.error_code not in _STALE_CODES:
-            refused[broker].append(request)
-    texts = (
-        ("KP033", unanswered, "left {} unanswered", ""),
-        ("KP033", lost, "left {} unanswered", "the captures lack the answers"),
-        ("KP050", refused, "refused {}: {why}", ""),
-        ("KP052", again, "was sent {} again over a newer connection", ""),
-        ("KP053", unreadable, "has {} whose bytes cannot be read: {why}", ""),
-    )
-    for rule, groups, text, lacks in texts:
-        for broker, requests in groups.items():
-            codes = Counter(r.error_code for r in requests if r.error_code)
-            why = requests[0].decode_error
-            if rule == "KP050":
-                why = ", ".join(error_name(code) for code, _n in codes.most_common())
-            said = f"{the_broker(broker)} {text.format(counted(len(requests), 'request'), why=why)}"
-            times = requests[0].ts, requests[-1].ts
-            yield doctor.finding(rule, said, *times, count=len(requests), broker=broker, lacks=lacks)
+            found["KP050", "", broker].append(request)
+    for (rule, lacks, _broker), requests in sorted(found.items(), key=lambda of: of[0][1]):
+        verb, rest = _ANSWERED[rule]
+        if rule == "KP050":
+            codes = Counter(r.error_code for r in requests)
+            rest += ", ".join(error_name(code) for code, _n in codes.most_common() if code)
+        elif rule == "KP053":
+            rest += str(requests[0].decode_error)
+        yield doctor.of_requests(rule, requests, verb, rest, lacks)
     yield from _not_answering(doctor)
 
 
@@ -640,7 +624,7 @@ def _registrations(doctor: Doctor) -> Iterator[Finding]:
         often = "" if len(rows) == 1 else f" {len(rows)} times, last"
         text = f"{the_broker(broker)} registered again{often} at {moment(ts)} {shown}"
         yield doctor.finding("KP035", text, times[0], ts, count=len(rows), broker=broker)
-        yield from _storm(doctor, "KP038", "registrations", times, f"{the_broker(broker)} registered", broker=broker)
+        yield from _storm(doctor, "KP038", times, f"{the_broker(broker)} registered", broker)
     unseen = sorted(broker for broker in facts.spans.keys() - facts.with_broker_epochs if isinstance(broker, int))
     if unseen:
         are_logged = all(request.is_logged for request in facts.requests if request.broker_id in unseen)
@@ -652,16 +636,14 @@ def _registrations(doctor: Doctor) -> Iterator[Finding]:
 def _controllers(doctor: Doctor) -> Iterator[Finding]:
     """Controllers that replaced each other again and again."""
     times = sorted(since for _epoch, _controller, since in doctor.facts.controllers)[1:]
-    yield from _storm(doctor, "KP008", "elections", times, "The controller was replaced")
+    yield from _storm(doctor, "KP008", times, "The controller was replaced")
 
 
-def _storm(
-    doctor: Doctor, rule: str, limit: str, times: Sequence[int], text: str, *, broker: Any = None
-) -> Iterator[Finding]:
+def _storm(doctor: Doctor, rule: str, times: Sequence[int], text: str, broker: Any = None) -> Iterator[Finding]:
     """A finding about events that came too often within ``flap-minutes``; their times are ascending."""
     window = int(doctor.limits["flap-minutes"] * MINUTE)
     most = most_within(times, window)
-    if most >= doctor.limits[limit]:
+    if most >= doctor.limits[RULES[rule].limits[0]]:
         said = f"{text} {most} times within {window / MINUTE:g} minutes, {len(times)} times in all"
         yield doctor.finding(rule, said, times[0], times[-1], count=most, broker=broker)
 

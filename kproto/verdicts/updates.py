@@ -15,6 +15,7 @@ from kproto.verdicts.states import FIRST_EPOCHS, NO_LEADER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kproto.verdicts.doctor import Doctor
     from kproto.verdicts.facts import Facts, Partition
     from kproto.verdicts.states import Body, Incarnation, Sighting, State
 
@@ -54,15 +55,16 @@ class Behind(NamedTuple):
     since: int
 
 
-def missed_updates(facts: Facts, limit: int) -> Iterator[Missed]:
+def missed_updates(doctor: Doctor) -> Iterator[Missed]:
     """Yield the updates that brokers missed.
 
     A broker missed an update that names it among its live brokers and that more than half of the others accepted, if
-    one connection to it was in use before and after, and within ``limit`` us it was sent neither this update nor, for
-    each partition in it, this state or a newer one. In the first ``limit`` us of a controller only changes count: any
+    one connection to it was in use before and after, and within the limit told it was sent neither this update nor, for
+    each partition in it, this state or a newer one. In so long a time of a new controller only changes count: any
     other state may have been told before the captures. Where bytes are missing, the captures may lack that request: see
     ``Facts.may_hide``.
     """
+    facts, limit = doctor.facts, doctor.us("told")
     for body in _updates(facts):
         live = (body.live or frozenset()) & facts.spans.keys()
         if len(body.told) < _TWO or 2 * len(body.told) < len(live):  # of these one is not among the others
@@ -73,14 +75,15 @@ def missed_updates(facts: Facts, limit: int) -> Iterator[Missed]:
                 yield Missed(broker, body)
 
 
-def late_updates(facts: Facts, least: int, factor: float, queued: int, limit: int) -> Iterator[Late]:
+def late_updates(doctor: Doctor) -> Iterator[Late]:
     """Yield the updates that reached a broker late.
 
-    That is: more than ``least`` us and ``factor`` times the usual delay after the first broker, to a broker that was
-    told something before and did not come or go since, while no other request to it was in flight that the update
-    waited for (it had not answered one within ``queued`` us), and without newer states that it got before. In the first
-    ``limit`` us of a controller only changes count, see ``missed_updates``.
+    That is: more than the limit late-ms and late-factor times the usual delay after the first broker, to a broker that
+    was told something before and did not come or go since, while no other request to it was in flight that the update
+    waited for (it had not answered one within the limit queued), and without newer states that it got before. In the
+    first time of a controller only changes count, see ``missed_updates``.
     """
+    facts, least, factor = doctor.facts, int(doctor.limits["late-ms"] * 1000), doctor.limits["late-factor"]
     for body in _updates(facts):
         delays = sorted(first - body.first for first, _last in body.told.values())
         if len(delays) < _TWO:
@@ -91,23 +94,24 @@ def late_updates(facts: Facts, least: int, factor: float, queued: int, limit: in
             if (
                 delay > max(least, factor * usual)
                 and _stayed(facts, broker, body.first - 1, first)
-                and not facts.was_busy(broker, first, queued)
-                and not _covered(facts, body, broker, first - 1, limit)
+                and not facts.was_busy(broker, first, doctor.us("queued"))
+                and not _covered(facts, body, broker, first - 1, doctor.us("told"))
             ):
                 yield Late(broker, delay, first)
 
 
-def brokers_behind(facts: Facts, limit: int, settled: int) -> Iterator[Behind]:
-    """Yield the partitions whose newest state a living broker was never sent, for longer than ``limit`` us.
+def brokers_behind(doctor: Doctor) -> Iterator[Behind]:
+    """Yield the partitions whose newest state a living broker was never sent, for longer than the limit told.
 
     The time begins with the first state that the broker lacks, so that a partition which changes all the time counts
     too, or when the broker joined. The change is in the capture: the state before it was told too, or LeaderAndIsr
-    calls the partition new, or most others were told at once that had not come back within ``settled`` us; and most
-    others were told. The broker's newest connection began before, or one was in use before and ``limit`` us after, or
+    calls the partition new, or most others were told at once that had not come back within the limit settled; and most
+    others were told. The broker's newest connection began before, or one was in use before and that long after, or
     it accepted requests as late as that over another one and was registered all the time: a broker that comes back
     gets everything. Partitions that are deleted do not count, nor a broker whose newest registration no request names:
     it reads KRaft's log. Where bytes are missing, see ``Facts.may_hide``.
     """
+    facts, limit, settled = doctor.facts, doctor.us("told"), doctor.us("settled")
     by_log = {life.broker for life in facts.lives if life.until is None and not life.requests}
     brokers = [broker for broker in sorted(facts.alive) if broker in facts.spans and broker not in by_log]
     unsent: dict[tuple[int, ...], list[int]] = {}

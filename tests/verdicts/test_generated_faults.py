@@ -16,6 +16,7 @@ from kproto.generate import PlannedFleet, findings_truth, write_captures
 from kproto.generate.plants import PLANTS
 from kproto.tables.resolved import resolved_tables
 from kproto.verdicts import rules
+from kproto.verdicts.doctor import Doctor
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.found import judged_table
 from kproto.verdicts.rules import findings
@@ -144,9 +145,9 @@ def test_partitions_that_a_broker_was_not_told_are_named_as_ranges(
     behind: tuple[int, int, dict[str, pa.Table]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def of(facts: Facts, *_limits: int) -> list[Behind]:
+    def of(doctor: Doctor) -> list[Behind]:
         sighting: Any = None
-        return [Behind(behind[0], partition, sighting, None, facts.begin) for partition in partitions]
+        return [Behind(behind[0], partition, sighting, None, doctor.facts.begin) for partition in partitions]
 
     monkeypatch.setattr(rules, "brokers_behind", of)
     (found,) = [f for f in findings(Facts([behind[2]])) if f.rule == "KP030"]
