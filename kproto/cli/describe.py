@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _UPDATE_TYPES: Final = {1: "incremental", 2: "full"}
 _LONGEST_JSON: Final = 160
 """The number of characters of another API's request that are shown."""
-_KEPT: Final = 64
+_MOST_KEPT: Final = 64
 _MOST_TOPICS: Final = 4
 _LONGEST_RANGES: Final = 24
 
@@ -51,31 +51,11 @@ def _partition_errors(verdict: Verdict, named: int) -> str:
     return text + "".join(f", {n}: {name}" for (_code, n), name in zip(counts[1:], rest, strict=True))
 
 
-class PartitionWords:
-    """Words for the partitions of requests, cached, since the same update goes to every broker."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[int, int | None], tuple[Sequence[PartitionChange], list[str]]] = {}
-
-    def of(self, partitions: Sequence[PartitionChange], name_limit: int | None) -> list[str]:
-        """Return the words about these partitions; ``name_limit`` is that of ``parts_of``."""
-        key = (id(partitions), name_limit)
-        known = self._kept.get(key)
-        if known is not None and known[0] is partitions:
-            return known[1]
-        if len(self._kept) >= _KEPT:
-            self._kept.clear()
-        parts = list(_partition_parts(partitions, name_limit))
-        self._kept[key] = (partitions, parts)
-        return parts
-
-
-def parts_of(entry: Entry, words: PartitionWords, name_limit: int | None = None) -> Iterator[str]:
+def parts_of(entry: Entry, name_limit: int | None = None) -> Iterator[str]:
     """Return the description's parts: reason of a refusal, kind of update, changed and unchanged partitions.
 
     Args:
         entry: The request.
-        words: Finds words for its partitions.
         name_limit: The longest that a topic's name may be, None for no limit; with a limit long lists of topics and
             partitions are counted instead.
     """
@@ -101,7 +81,7 @@ def parts_of(entry: Entry, words: PartitionWords, name_limit: int | None = None)
         kind = _UPDATE_TYPES.get(entry.body.update_type)
         yield f"KRaft {kind}" if kind else "KRaft"
     yield from _broker_part(entry)
-    yield from words.of(entry.partitions, name_limit)
+    yield from _partition_words(entry.partitions, name_limit)
 
 
 def _broker_part(entry: Entry) -> Iterator[str]:
@@ -114,6 +94,22 @@ def _broker_part(entry: Entry) -> Iterator[str]:
         yield f"live brokers {ranges(before) or 'none'}→{ranges(after) or 'none'}"
     elif not entry.partitions:
         yield f"live brokers {ranges(after)} unchanged"
+
+
+_kept: Final[dict[tuple[int, int | None], tuple[Sequence[PartitionChange], list[str]]]] = {}
+"""Partitions with their words: the same update goes to every broker."""
+
+
+def _partition_words(partitions: Sequence[PartitionChange], name_limit: int | None) -> list[str]:
+    key = (id(partitions), name_limit)
+    known = _kept.get(key)
+    if known is not None and known[0] is partitions:
+        return known[1]
+    if len(_kept) >= _MOST_KEPT:
+        _kept.clear()
+    parts = list(_partition_parts(partitions, name_limit))
+    _kept[key] = (partitions, parts)
+    return parts
 
 
 def _partition_parts(changes: Sequence[PartitionChange], name_limit: int | None) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproto.api import ApiKey, api_name
-from kproto.cli.describe import PartitionWords, answer_of, parts_of, state_cells
+from kproto.cli.describe import answer_of, parts_of, state_cells
 from kproto.cli.sections import shortened
 from kproto.cli.text import day_and_clock, moment_text
 from kproto.text import printable
@@ -71,7 +71,6 @@ class LineFormatter:
         self._narrow = width is not None and width < _NARROW
         self._details = details
         self._day = ""
-        self._words = PartitionWords()
         sizes = {"from → to": 9 if terminal else 5, "request": 17, "id": 3, "epochs": 6, "latency": 9, "answer": 6}
         if self._narrow:
             del sizes["id"], sizes["epochs"]
@@ -141,7 +140,7 @@ class LineFormatter:
         """
         texts = []
         for limit in _NAME_LIMITS:
-            text = _single(entry, limit) if single else "; ".join(parts_of(entry, self._words, limit))
+            text = _single(entry, limit) if single else "; ".join(parts_of(entry, limit))
             texts.append("; ".join(filter(None, (answer, text))))
             if self._width is None or (not answer and used + 2 + len(text) <= self._width):
                 return text, []

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kproto.cli.describe import PartitionWords
 from kproto.cli.footer import warn_of_losses
 from kproto.cli.options import source_options
 from kproto.cli.screen import POLL_S, Screen
@@ -222,7 +221,6 @@ class _Followed:
         self._told = 0
         self._summaries: dict[str, CaptureSummary] = {}
         self._fold = LiveFold(window, self._summaries, thrifty=not screen.once, broker_ids=filters.broker_ids)
-        self._words = PartitionWords()
         self._grown_at = 0.0
         self._time_ns = 0
         self._look_at = self._list_at = 0.0
@@ -362,7 +360,7 @@ class _Followed:
         snapshot = self._fold.snapshot(self._time_ns + int(waited_s * 1e9))
         name = self._name if len(points) == 1 else f"{len(points)} capture points"
         why = "; ".join(filter(None, (s.problem() for s in self._summaries.values() if s.is_all_tls)))
-        lines = snapshot_lines(snapshot, name, self._words, *self._screen.size, points=points, why_nothing=why)
+        lines = snapshot_lines(snapshot, name, *self._screen.size, points=points, why_nothing=why)
         self._screen.show(list(lines))
 
 

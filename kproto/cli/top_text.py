@@ -6,7 +6,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kproto.api import api_name
-from kproto.cli.describe import PartitionWords, answer_of, parts_of
+from kproto.cli.describe import answer_of, parts_of
 from kproto.cli.screen import PLAIN_ROWS, cut, finding_lines, section_lines
 from kproto.cli.sections import Section, shortened
 from kproto.cli.text import day_and_clock
@@ -31,7 +31,6 @@ class PointState(NamedTuple):
 def snapshot_lines(
     snapshot: Snapshot,
     name: str,
-    words: PartitionWords,
     width: int,
     height: int | None,
     *,
@@ -43,7 +42,6 @@ def snapshot_lines(
     Args:
         snapshot: The snapshot to show.
         name: The name of what is read.
-        words: Finds words for partitions.
         width: Columns.
         height: Lines to fit; None: any number.
         points: The capture points; a single one needs no line of its own.
@@ -64,7 +62,7 @@ def snapshot_lines(
     apis = [*snapshot.apis, snapshot.all] if len(snapshot.apis) != 1 else list(snapshot.apis)
     yield from section_lines(_flows("Requests", "api", apis, len(apis)), width)
     yield from section_lines(_flows("Brokers", "broker", snapshot.brokers, rows), width)
-    changes = [_change(change, words, width - 2) for change in snapshot.changes[:rows]]
+    changes = [_change(change, width - 2) for change in snapshot.changes[:rows]]
     left_out = f" ({snapshot.not_compared:,} requests not compared: too many)" if snapshot.not_compared else ""
     yield f"Latest changes{left_out}"
     yield from (f"  {line}" for line in changes or ["none"])
@@ -115,7 +113,7 @@ def _ms(latency_us: int | None) -> str:
     return "-" if latency_us is None else f"{latency_us / 1000:.1f}"
 
 
-def _change(change: Change, words: PartitionWords, width: int) -> str:
+def _change(change: Change, width: int) -> str:
     """Say in one line what changed, as ``kproto inspect --changes`` words it."""
     entry = change.entry
     exchange = entry.exchange
@@ -125,6 +123,6 @@ def _change(change: Change, words: PartitionWords, width: int) -> str:
     sender = "?" if entry.sender is None else entry.sender.controller_id
     answer, _colour = answer_of(entry)
     api = "?" if exchange.api_key is None else api_name(exchange.api_key)
-    parts = [*([] if answer == "ok" else [answer]), *parts_of(entry, words, _NAME_LIMIT)]
+    parts = [*([] if answer == "ok" else [answer]), *parts_of(entry, _NAME_LIMIT)]
     _day, clock = day_and_clock(exchange.time_ns)
     return cut(f"{clock}  {sender} → {shortened(told, 20)}  {api}  {'; '.join(parts)}", width)
