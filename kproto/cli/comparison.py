@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kproto.api import api_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
     from channel.rehearsal.journal import Journal, SentRequest
 
 _Row: TypeAlias = dict[str, Any]
-_Exchange: TypeAlias = tuple[tuple[Any, ...], tuple[tuple[Any, ...], ...], tuple[tuple[Any, ...], ...]]
+_Exchange: TypeAlias = tuple[tuple[tuple[Any, ...], ...], ...]
 """Values of the request's columns, then of each partition state, then of each partition error."""
 
 _REQUEST: Final = (
@@ -42,7 +43,7 @@ def differences(tables: Path, journal: Journal) -> list[str]:
 
 
 def _show(exchange: _Exchange) -> str:
-    request = dict(zip(_REQUEST, exchange[0], strict=True))
+    request = dict(zip(_REQUEST, exchange[0][0], strict=True))
     return (
         f"{api_name(request['api_key'])} v{request['api_version']} of controller {request['controller_id']} epoch "
         f"{request['controller_epoch']} to broker {request['broker_id']}, answered {request['error_code']}, "
@@ -51,12 +52,9 @@ def _show(exchange: _Exchange) -> str:
 
 
 def _exchange(request: _Row, states: Iterable[_Row], errors: Iterable[_Row]) -> _Exchange:
-    return (_values(request, _REQUEST), _sorted(states, _STATE), _sorted(errors, _ERROR))
-
-
-def _sorted(rows: Iterable[_Row], columns: tuple[str, ...]) -> tuple[tuple[Any, ...], ...]:
-    ordered = sorted(rows, key=lambda row: (row["topic"], row["partition"]))
-    return tuple(_values(row, columns) for row in ordered)
+    place = itemgetter("topic", "partition")
+    parts = ([request], _REQUEST), (sorted(states, key=place), _STATE), (sorted(errors, key=place), _ERROR)
+    return tuple(tuple(_values(row, columns) for row in rows) for rows, columns in parts)
 
 
 def _values(row: _Row, columns: tuple[str, ...]) -> tuple[Any, ...]:
@@ -64,63 +62,43 @@ def _values(row: _Row, columns: tuple[str, ...]) -> tuple[Any, ...]:
     return tuple(tuple(value) if isinstance(value, list) else value for value in values)
 
 
-# ---- the journal's side ----------------------------------------------------------------------------------------------
-
-
 def _from_journal(entry: SentRequest) -> _Exchange:
     message = entry.message
-    states = list(_message_states(message))
-    request = {
-        "broker_id": entry.broker_id,
-        "api_key": entry.api_key,
-        "api_version": entry.version,
-        "client_id": str(entry.controller_id),
-        "controller_id": entry.controller_id,
-        "controller_epoch": entry.controller_epoch,
-        "broker_epoch": entry.broker_epoch,
-        "is_kraft_controller": message.is_kraft_controller,
-        "type": getattr(message, "type", 0),  # StopReplica has no type
-        "n_topics": len({state["topic"] for state in states}),
-        "n_partitions": len(states),
-        "error_code": entry.error_code,
-    }
-    return _exchange(request, states, entry.partition_errors)
-
-
-def _message_states(message: Any) -> Iterator[_Row]:
+    states = []
     for topic in message.topic_states:
         for state in topic.partition_states:
             row = {name: getattr(state, name, None) for name in _STATE}
-            yield row | {
+            states.append(row | {
                 "topic": topic.topic_name,
                 "partition": state.partition_index,
                 "topic_id": getattr(topic, "topic_id", None),  # StopReplica has none
                 "partition_epoch": getattr(state, "zk_version", row["partition_epoch"]),  # UpdateMetadata's name of it
-            }
-
-
-# ---- the tables' side ------------------------------------------------------------------------------------------------
+            })  # fmt: skip
+    request = {name: getattr(entry, name, None) for name in _REQUEST} | {
+        "api_version": entry.version,
+        "client_id": str(entry.controller_id),
+        "is_kraft_controller": message.is_kraft_controller,
+        "type": getattr(message, "type", 0),  # StopReplica has no type
+        "n_topics": len({state["topic"] for state in states}),
+        "n_partitions": len(states),
+    }
+    return _exchange(request, states, entry.partition_errors)
 
 
 def _from_tables(tables: Path) -> list[_Exchange]:
     states = _grouped(tables / "partition_states", "body_id")
     errors = _grouped(tables / "partition_errors", "frame_id")
+    answered = _grouped(tables / "requests", "response_frame_id")
+    answered.pop(None, None)
     return [
-        _exchange(row, states[row["body_id"]], errors[row["frame_id"]])
-        for row in _rows(tables / "requests")
-        if row["response_frame_id"] is not None
+        _exchange(row, states[row["body_id"]], errors[row["frame_id"]]) for rows in answered.values() for row in rows
     ]
 
 
-def _grouped(table: Path, column: str) -> dict[bytes, list[_Row]]:
-    groups: dict[bytes, list[_Row]] = defaultdict(list)
-    for row in _rows(table):
-        groups[row[column]].append(row)
-    return groups
-
-
-def _rows(table: Path) -> list[_Row]:
+def _grouped(table: Path, column: str) -> dict[bytes | None, list[_Row]]:
     import pyarrow.parquet as pq
 
-    rows: list[_Row] = pq.read_table(table).to_pylist()
-    return rows
+    groups: dict[bytes | None, list[_Row]] = defaultdict(list)
+    for row in pq.read_table(table).to_pylist():
+        groups[row[column]].append(row)
+    return groups
