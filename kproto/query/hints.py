@@ -38,15 +38,6 @@ def explained_by_duckdb(cause: str = "the tables cannot be read: ") -> Iterator[
         raise ConfigurationError(cause + said) from None
 
 
-def absent(tables: duckdb.DuckDBPyConnection, filters: Filters) -> str:
-    """Name the topics, partitions, brokers and controllers of filters that no request in the tables has.
-
-    Returns:
-        The sentence; empty where the tables have each of them.
-    """
-    return "; ".join([*_absent_topics(tables, filters), *_absent_ids(tables, filters)])
-
-
 def comparison(tables: duckdb.DuckDBPyConnection) -> str:
     """Say over which captures brokers were compared, or why they could not be.
 
@@ -104,14 +95,12 @@ def strangers(tables: duckdb.DuckDBPyConnection) -> str:
     return f"{which}: are they of one cluster?"
 
 
-def _absent_topics(tables: duckdb.DuckDBPyConnection, filters: Filters) -> Iterator[str]:
-    if not filters.topics and not filters.partitions:
-        return
-    known = [name for (name,) in tables.execute("SELECT DISTINCT topic FROM partition_states ORDER BY 1").fetchall()]
-    wanted = [*filters.topics, *sorted({topic for topic, _ in filters.partitions})]
-    for topic in wanted:
+def absent(tables: duckdb.DuckDBPyConnection, filters: Filters) -> Iterator[str]:
+    """Name each topic, partition, broker and controller of filters that no request in the tables has."""
+    for topic in (*filters.topics, *sorted({topic for topic, _ in filters.partitions})):
         condition = "topic GLOB ?" if topic in filters.topics else "topic = ?"
         if not tables.execute(f"SELECT 1 FROM partition_states WHERE {condition} LIMIT 1", [topic]).fetchall():  # noqa: S608
+            known = _values(tables, "topic", "partition_states")
             yield f"no topic {topic!r} is in the tables; {_there(get_close_matches(topic, known, _NAMED) or known)}"
     for topic, partition in sorted(filters.partitions):
         found = tables.execute(
@@ -120,19 +109,15 @@ def _absent_topics(tables: duckdb.DuckDBPyConnection, filters: Filters) -> Itera
         ).fetchone()
         if found is not None and found[0] and not found[1]:
             yield f"no partition {topic}-{partition} is in the tables; they have {found[0]} of this topic"
+    for kind, wanted in ("broker", filters.brokers), ("controller", filters.controllers):
+        known = _values(tables, f"{kind}_id", "requests") if wanted else []
+        for number in sorted(wanted.difference(map(int, known))):
+            yield f"no {kind} {number} is in the tables; {_there(known)}"
 
 
-def _absent_ids(tables: duckdb.DuckDBPyConnection, filters: Filters) -> Iterator[str]:
-    for kind, column, wanted in (
-        ("broker", "broker_id", filters.brokers),
-        ("controller", "controller_id", filters.controllers),
-    ):
-        if not wanted:
-            continue
-        select = f"SELECT DISTINCT {column} FROM requests WHERE {column} IS NOT NULL ORDER BY 1"  # noqa: S608
-        known = [number for (number,) in tables.execute(select).fetchall()]
-        for number in sorted(wanted - set(known)):
-            yield f"no {kind} {number} is in the tables; {_there([str(each) for each in known])}"
+def _values(tables: duckdb.DuckDBPyConnection, column: str, table: str) -> list[str]:
+    select = f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY 1"  # noqa: S608
+    return [str(value) for (value,) in tables.execute(select).fetchall()]
 
 
 def _there(known: list[str]) -> str:

@@ -503,7 +503,7 @@ def ask(
     order = f"{found.order}, {', '.join(columns)}"  # by all columns, so that the same tables give the same order
     answer = ask_sql(tables, f"SELECT * FROM ({found.sql}) {where} ORDER BY {order} {bound}", times + values)  # noqa: S608
     notes = [strangers(tables)] if other is not None else []
-    notes += [absent(tables, filters)] if filters is not None and not answer.rows else []
+    notes += absent(tables, filters) if filters is not None and not answer.rows else ()
     if found.compares:
         notes.append(comparison(tables))
     if question == "missed":
