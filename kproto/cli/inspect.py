@@ -175,9 +175,10 @@ def command(
     if follow and (len(captures) != 1 or logs or (captures[0] != _STANDARD_INPUT and not Path(captures[0]).is_file())):
         raise ConfigurationError("--follow takes one file, a capture or a log; kproto top follows several, as figures")
     if logs and not captures_alone:
-        from kproto.cli.metadata_changes import check_options
+        from kproto.cli.metadata_changes import refuse
 
-        check_options(filters, slow=slow, unanswered=unanswered)
+        of_requests = {"--slow": slow, "--unanswered": unanswered, "--errors": filters.errors}
+        refuse(of_requests, "needs requests, and a metadata log has none; name a capture, too")
         _print_changes(logs, [], filters, form=form, deletes=deletes)
         return
     apis = None if all_apis and not filters.apis else filters.apis or frozenset(CONTROL_APIS)

@@ -17,7 +17,7 @@ from kproto.tables.metadata_points import read_traffic
 from kproto.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kproto.metadata_log.files import MetadataLog
     from kproto.metadata_log.finding import LogFiles
@@ -68,15 +68,19 @@ class LogChange(NamedTuple):
         return compact(head | self.fields)
 
 
-def check_options(filters: Filters, *, slow: object, unanswered: bool) -> None:
-    """Refuse options that a metadata log alone cannot answer.
+def refuse(options: Mapping[str, object], why: str) -> None:
+    """Refuse options that a metadata log cannot answer.
+
+    Args:
+        options: Their values by name.
+        why: The words behind an option's name.
 
     Raises:
         ConfigurationError: One of them is given.
     """
-    for option, given in (("--slow", slow), ("--unanswered", unanswered), ("--errors", filters.errors)):
+    for option, given in options.items():
         if given:
-            raise ConfigurationError(f"{option} needs requests, and a metadata log has none; name a capture, too")
+            raise ConfigurationError(f"{option} {why}")
 
 
 def changes_of(files: LogFiles, filters: Filters, captures: Sequence[str] = (), *, deletes: bool) -> list[LogChange]:

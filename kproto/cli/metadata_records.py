@@ -6,9 +6,9 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from kproto.cli.metadata_changes import warn_of_faults
+from kproto.cli.metadata_changes import refuse, warn_of_faults
 from kproto.cli.text import compact, moment_text
-from kproto.errors import CaptureError, ConfigurationError
+from kproto.errors import CaptureError
 from kproto.metadata_log.files import LogSnapshot, read
 from kproto.metadata_log.finding import SNAPSHOT, find
 from kproto.metadata_log.records import TopicRecord
@@ -33,7 +33,11 @@ def print_records(paths: Sequence[str], filters: Filters, *, form: str, show_sec
         CaptureError: No path has files of a metadata log.
         ConfigurationError: A filter was given that does not apply to records.
     """
-    _check(filters)
+    of_requests = {"--api": filters.apis, "--controller": filters.controllers, "--errors": filters.errors}
+    refuse(
+        of_requests | {"--ports": filters.ports, "--brokers": filters.broker_ids},
+        "does not apply to the records of a metadata log; --topic, --partition, --broker, --since and --until do",
+    )
     files, others = find(paths)
     if not files:
         raise CaptureError(
@@ -43,11 +47,14 @@ def print_records(paths: Sequence[str], filters: Filters, *, form: str, show_sec
     log = read(files)
     if log.nothing:
         raise CaptureError(log.nothing)
-    wanted = _Wanted(filters, log)
+    names = {}
+    if filters.by_partition:
+        every = _records(log, {snapshot.path for snapshot in log.snapshots})
+        names = {r.record.topic_id: r.record.name for _snapshot, r in every if isinstance(r.record, TopicRecord)}
     named = {path for path in paths if SNAPSHOT.search(path)}
     make_line = _json_line if form == "json" else _line
     for snapshot, record in _records(log, named):
-        if wanted(record):
+        if _is_wanted(record, filters, names):
             print(make_line(snapshot, record, show_secrets))
     if form == "json":
         for fault in log.faults:
@@ -57,21 +64,6 @@ def print_records(paths: Sequence[str], filters: Filters, *, form: str, show_sec
     for path in others:
         print(f"warning: {printable(path)}: captures are not shown with --records", file=sys.stderr)
     return not log.fault_count
-
-
-def _check(filters: Filters) -> None:
-    for option, given in (
-        ("--api", filters.apis),
-        ("--controller", filters.controllers),
-        ("--errors", filters.errors),
-        ("--ports", filters.ports),
-        ("--brokers", filters.broker_ids),
-    ):
-        if given:
-            raise ConfigurationError(
-                f"{option} does not apply to the records of a metadata log; --topic, --partition, --broker, --since "
-                "and --until do"
-            )
 
 
 def _records(log: MetadataLog, named: set[str]) -> Iterator[tuple[LogSnapshot | None, LogRecord]]:
@@ -86,35 +78,24 @@ def _records(log: MetadataLog, named: set[str]) -> Iterator[tuple[LogSnapshot | 
                 yield of, record
 
 
-class _Wanted:
-    """Tells whether a record passes the filters."""
-
-    def __init__(self, filters: Filters, log: MetadataLog) -> None:
-        self._filters = filters
-        self._names: dict[bytes, str] = {}
-        if filters.by_partition:
-            for _snapshot, each in _records(log, {snapshot.path for snapshot in log.snapshots}):
-                if isinstance(each.record, TopicRecord):
-                    self._names[each.record.topic_id] = each.record.name
-
-    def __call__(self, each: LogRecord) -> bool:
-        filters = self._filters
-        if not filters.wants_time(each.time_ms * 1_000_000):
+def _is_wanted(each: LogRecord, filters: Filters, names: dict[bytes, str]) -> bool:
+    """Tell whether a record passes the filters; ``names`` has those of topics by their ids."""
+    if not filters.wants_time(each.time_ms * 1_000_000):
+        return False
+    if filters.by_partition:
+        topic_id = getattr(each.record, "topic_id", None)
+        name = names.get(topic_id) if topic_id is not None else getattr(each.record, "topic_name", None)
+        partition = getattr(each.record, "partition_id", None)
+        if name is None:
             return False
-        if filters.by_partition:
-            topic_id = getattr(each.record, "topic_id", None)
-            name = self._names.get(topic_id) if topic_id is not None else getattr(each.record, "topic_name", None)
-            partition = getattr(each.record, "partition_id", None)
-            if name is None:
-                return False
-            if not (filters.wants_topic(name) if partition is None else filters.wants_partition(name, partition)):
-                return False
-        if filters.brokers:
-            named = {getattr(each.record, field, None) for field in _BROKER_FIELDS}
-            for field in _BROKER_LISTS:
-                named.update(getattr(each.record, field, None) or ())
-            return not named.isdisjoint(filters.brokers)
-        return True
+        if not (filters.wants_topic(name) if partition is None else filters.wants_partition(name, partition)):
+            return False
+    if filters.brokers:
+        named = {getattr(each.record, field, None) for field in _BROKER_FIELDS}
+        for field in _BROKER_LISTS:
+            named.update(getattr(each.record, field, None) or ())
+        return not named.isdisjoint(filters.brokers)
+    return True
 
 
 def _form(each: LogRecord, show_secrets: bool) -> dict[str, Any]:
