@@ -72,7 +72,12 @@ def print_footer(timeline: Timeline, captures: Sequence[Read], filters: Filters,
     if quiet:
         return
     if shown:
-        _say(f"{shown} of {timeline.seen} requests shown: {_apis(timeline)}; {_outcomes(timeline)}")
+        items = sorted(timeline.given.items(), key=lambda item: (item[0] is None, item[0] or 0))
+        apis = ", ".join(f"{n} {'of unknown request' if api is None else api_name(api)}" for api, n in items)
+        outcomes = ", ".join(
+            f"{timeline.outcomes[of]} {words}" for of, words in _OUTCOMES.items() if timeline.outcomes[of]
+        )
+        _say(f"{shown} of {timeline.seen} requests shown: {apis}; {outcomes}")
     folded: Counter[int] = Counter()
     for _path, summary in captures:
         for (api, _version), count in summary.requests.items():
@@ -81,17 +86,6 @@ def print_footer(timeline: Timeline, captures: Sequence[Read], filters: Filters,
     if folded and not filters.apis and not filters.by_partition:
         parts = ", ".join(f"{count} {api_name(api)}" for api, count in folded.most_common(6))
         _say(f"other requests, for --all-apis: {parts}")
-
-
-def _apis(timeline: Timeline) -> str:
-    items = sorted(timeline.given.items(), key=lambda item: (item[0] is None, item[0] or 0))
-    return ", ".join(f"{n} {'of unknown request' if api is None else api_name(api)}" for api, n in items)
-
-
-def _outcomes(timeline: Timeline) -> str:
-    return ", ".join(
-        f"{timeline.outcomes[outcome]} {words}" for outcome, words in _OUTCOMES.items() if timeline.outcomes[outcome]
-    )
 
 
 def absent_from(captures: Sequence[str], filters: Filters) -> str:

@@ -128,10 +128,15 @@ def command(
                 continue
             sent += 1
             differing += replayed.differs
+            record = _record(replayed)
             if form == "json":
-                print(json.dumps(_record(replayed)))
+                print(json.dumps(record))
             elif replayed.differs:
-                print(_line(replayed))
+                moment = moment_text(replayed.exchange.time_ns)
+                print(
+                    f"{moment}  {record['request']}  #{record['correlation_id']}  "
+                    f"captured: {record['captured']}; now: {record['response']}"
+                )
     if form != "json":
         took = time.monotonic() - began
         print(f"{sent} requests sent in {took:.1f} s, {left_out} left out as not whole; {differing} answers differ")
@@ -162,25 +167,12 @@ def _requests(captures: tuple[str, ...], filters: Filters) -> Iterator[Entry]:
         raise CaptureError(problem)
 
 
-def _what(replayed: Replayed) -> tuple[str, int]:
-    exchange = replayed.exchange
-    return f"{api_name(exchange.api_key or 0)} v{exchange.api_version}", exchange.correlation_id
-
-
-def _line(replayed: Replayed) -> str:
-    what, correlation_id = _what(replayed)
-    return (
-        f"{moment_text(replayed.exchange.time_ns)}  {what}  #{correlation_id}  "
-        f"captured: {replayed.captured}; now: {replayed.response}"
-    )
-
-
 def _record(replayed: Replayed) -> dict[str, Any]:
-    what, correlation_id = _what(replayed)
+    exchange = replayed.exchange
     return {
-        "time": replayed.exchange.time,
-        "request": what,
-        "correlation_id": correlation_id,
+        "time": exchange.time,
+        "request": f"{api_name(exchange.api_key or 0)} v{exchange.api_version}",
+        "correlation_id": exchange.correlation_id,
         "captured": None if replayed.captured is None else str(replayed.captured),
         "response": str(replayed.response),
         "differs": replayed.differs,
