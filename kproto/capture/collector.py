@@ -776,7 +776,7 @@ class Collector:
     def endings(self) -> list[Border]:
         """How connections stand now that may go on behind the recording."""
         found = []
-        for connection in (*self._conversations, *self._reassembler.handshakes()):
+        for connection in (*self._conversations, *self._reassembler.handshakes(self.time_ns)):
             first, second = connection.streams
             conversation = self._conversations.get(connection)
             if connection.over or first.ignored or (conversation and conversation.protocol not in (None, "kafka")):

@@ -458,13 +458,15 @@ class Reassembler:
             self._handshakes.append(connection)
         return connection
 
-    def handshakes(self) -> list[TcpConnection]:
-        """The connections that were opened, and on which no data has passed yet."""
+    def handshakes(self, time_ns: int) -> list[TcpConnection]:
+        """The connections that were opened, at a time not in vain yet, and on which no data has passed."""
         every = dict.fromkeys(stream.connection for stream in self._streams.values())
         return [
             each
             for each in every
-            if each.client is not None and not each.is_unanswered and not any(end.offset for end in each.streams)
+            if each.client is not None
+            and not any(end.offset for end in each.streams)
+            and not (each.is_unanswered and time_ns > each.opened_ns + _LINGER_NS)
         ]
 
     def ignore(self, connection: TcpConnection) -> None:

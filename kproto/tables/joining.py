@@ -325,14 +325,15 @@ class Joiner:
                 if now.get(here) == end.part and (end.part, begin.border.key) not in wrong:
                     continue
                 wrong.add(here)
-                own: list[End] = []
                 with suppress(*_DAMAGES):
                     self._take_back(end, begin)
+                if begin not in left_begins:
+                    continue  # something else was read before it since
+                del left_begins[begin]
+                left_begins[begin._replace(guessed=_TAKEN_BACK)] = None
+                with suppress(*_DAMAGES):
                     self._count(begin, Counter(), end)
-                    own += self._own_end(begin)
-                if begin in left_begins:  # nothing else was read before it since
-                    del left_begins[begin]
-                    left_begins[begin._replace(guessed=_TAKEN_BACK)] = None
+                    own = self._own_end(begin)
                     if own and (rested := of_part.get(here)) in left_ends:
                         del left_ends[rested]
                         left_ends[own[0]] = None
@@ -369,9 +370,6 @@ class Joiner:
         Returns:
             Where the connection stands then, if no exchange was complete.
         """
-        named = end.border.conn_id
-        if begin.border.conn_id and named:
-            self.connections[begin.border.conn_id] = self.connections.get(named, named)
         segments = self._first_segments(begin)
         behind = CaptureSummary()
         found = self._behind(end, self._rest(end, begin) or (), begin.file, behind)
@@ -381,6 +379,10 @@ class Joiner:
         for each in segments:
             for event in requests.settled(collector.add_segment(*each)):
                 self._rows.add_event(event)
+        known = collector.connection(begin.border.flow)  # an end before the first request does not name it
+        named = known.conn_id if known else end.border.conn_id
+        if begin.border.conn_id and named:
+            self.connections[begin.border.conn_id] = self.connections.get(named, named)
         after = [each for each in collector.endings() if each.key == begin.border.key]
         later = None
         if after and not begin.border.is_sure:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from packets import Packet
 
 SMALL = [path for path in CAPTURES if "big" not in path.name]
+FEW_PACKETS = [(0, 1), (0, 2), (0, 1, 2), (0, 1, 3), (0, 2, 3, 4, 5)]
+"""Where files of one packet or two end."""
 
 
 class Shelf:
@@ -114,11 +116,14 @@ def cut(packets: list[Packet], link: int, ends: list[int], folder: Path, names: 
 
 
 @settings(max_examples=3)
+@example(ends=[113], names=(0, 1))  # behind an opening
+@example(ends=[113, 114], names=range(7))  # a file of the answer to an opening alone
 @example(ends=[247], names=(0, 1))  # behind a connection's opening stands what is a request where nothing follows
 @example(ends=[115, 122, 124, 144, 193], names=(5, 2, 4, 3, 0, 1))  # beginnings without a complete exchange
 @example(ends=[111, 167, 199, 208, 231], names=(3, 5, 2, 1, 4, 0))  # ends that are guessed while others are missing
 @given(
-    ends=st.lists(st.integers(101, 249), min_size=1, max_size=6, unique=True).map(sorted),
+    ends=st.lists(st.integers(101, 249), min_size=1, max_size=6, unique=True).map(sorted)
+    | st.builds(lambda at, few: [at + each for each in few], st.integers(101, 244), st.sampled_from(FEW_PACKETS)),
     names=st.permutations(range(7)),
 )
 def test_a_connection_counts_once_in_whatever_order_its_files_come(
@@ -137,13 +142,13 @@ def test_a_connection_counts_once_in_whatever_order_its_files_come(
     assert shelf.counts() == once.counts()
 
 
-@pytest.mark.parametrize("end", [160, 200, 240])
-def test_a_connection_keeps_its_id_in_the_next_file(end: int, tmp_path: Path) -> None:
-    """Also one that is over there, as the file before shows that it has begun."""
+@pytest.mark.parametrize("ends", [[114], [116, 117], [160], [200], [240]])
+def test_a_connection_keeps_its_id_in_the_next_file(ends: list[int], tmp_path: Path) -> None:
+    """Also before its first request, and one that is over there, as the file before shows that it has begun."""
     link, packets = read_pcap(next(path for path in CAPTURES if name_of(path) == "ibp-2.8-a"))
     shelf, once = Shelf(), Shelf()
     once.add(cut(packets, link, [], tmp_path, ["whole/control.pcap"]))
-    for file in cut(packets, link, [end], tmp_path, ["control.pcap", "control.pcap1"]):
+    for file in cut(packets, link, ends, tmp_path, ["control.pcap", "control.pcap1", "control.pcap2"][: len(ends) + 1]):
         shelf.add([file])
     rows = pa.Table.from_batches(shelf.batches, SCAN)["conn_id"].drop_null().to_pylist()
     known = pa.Table.from_batches(once.batches, SCAN)["conn_id"].drop_null().to_pylist()
