@@ -26,7 +26,7 @@ class Question(NamedTuple):
     Attributes:
         text: The question in words.
         sql: The query, over the views of ``open_tables``.
-        order: The SQL order of the answer's rows.
+        order: The SQL order of the answer's rows, before that by all columns.
         time: The column that ``since`` and ``until`` look at; empty if the answer has no time.
         until: The column with the end of a row's validity, for questions that can be asked of a moment.
         compares: Whether the answer compares brokers with each other, over all captures of a cluster.
@@ -35,7 +35,7 @@ class Question(NamedTuple):
 
     text: str
     sql: str
-    order: str
+    order: str = ""
     time: str = ""
     until: str = ""
     compares: bool = False
@@ -199,8 +199,7 @@ QUESTIONS: Final = {
     "behind": Question(
         "Which brokers were never sent the newest state of a partition?",
         "SELECT * FROM behind",
-        "cluster, broker, topic, partition",
-        "last_request",
+        time="last_request",
         compares=True,
     ),
     "restarts": Question(
@@ -276,8 +275,7 @@ QUESTIONS: Final = {
                failed_elections, late_ts, why
         FROM quorum_epochs
         """,
-        "cluster, controller_epoch",
-        "valid_from",
+        time="valid_from",
     ),
     "quorum-members": Question(
         "Who votes in KRaft's quorum and who only follows it, since when, by whom told, and what did each last fetch?",
@@ -292,9 +290,8 @@ QUESTIONS: Final = {
     "quorum-outages": Question(
         "When did KRaft's quorum have no leader that answered, and who asked in vain?",
         "SELECT cluster, valid_from, valid_to, last_ts, votes, elections, refused, nodes FROM quorum_outages",
-        "cluster, valid_from",
-        "valid_from",
-        "valid_to",
+        time="valid_from",
+        until="valid_to",
     ),
     "metadata-lag": Question(
         "How long after KRaft's controller wrote it was each broker told of the metadata, and when had it applied it?",
@@ -317,7 +314,6 @@ QUESTIONS: Final = {
         FROM timed t LEFT JOIN worst w ON w.cluster = t.cluster AND w.broker_id = t.broker
         WHERE is_broker GROUP BY t.cluster, broker
         """,
-        "cluster, broker",
     ),
     "asked": Question(
         "Who asked KRaft's controller for which change, from where, and which record came of it?",
@@ -329,7 +325,6 @@ QUESTIONS: Final = {
     "diff": Question(
         "What is different about each partition at two times?",
         _DIFF_OF_ONE,
-        "cluster, topic, partition",
         between=True,
     ),
     "missed": Question(
@@ -396,7 +391,6 @@ QUESTIONS: Final = {
         FROM figures f JOIN worst w ON w.cluster = f.cluster AND w.broker = f.broker
         LEFT JOIN named n ON n.body_id = f.body_id
         """,
-        "cluster, broker",
         compares=True,
     ),
     "worst": Question(
@@ -500,7 +494,7 @@ def ask(
     conditions, values = _conditions(question, found, columns, filters, at_ns)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     bound = f"LIMIT {int(limit)}" if limit is not None else ""
-    order = f"{found.order}, {', '.join(columns)}"  # by all columns, so that the same tables give the same order
+    order = ", ".join(filter(None, (found.order, *columns)))  # the same tables give the same order
     answer = ask_sql(tables, f"SELECT * FROM ({found.sql}) {where} ORDER BY {order} {bound}", times + values)  # noqa: S608
     notes = [strangers(tables)] if other is not None else []
     notes += absent(tables, filters) if filters is not None and not answer.rows else ()
