@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
 
@@ -119,13 +119,12 @@ def command(
     out: Place,
     master: str | None,
     conf: tuple[str, ...],
-    capture_point: str | None,
-    cluster: str,
     follows: bool,
     overwrite: bool,
     form: str,
     report: Path | None,
     log: Path | None,
+    **labels: Any,
 ) -> None:
     """Turn captures into tables with PySpark, and sum them up.
 
@@ -165,9 +164,9 @@ def command(
     if follows:
         directory.check_writable()
         session = spark_session(master, log=log, settings=settings)
-        _follow(captures, directory, filters, capture_point, cluster, session)
+        _follow(captures, directory, session, filters=filters, **labels)
         return
-    run = unchanged(paths, directory, filters, capture_point, cluster)
+    run = unchanged(paths, directory, filters, **labels)
     if run is None:
         directory.check_writable()
         small = sum(map(file_size, paths)) < _SMALL
@@ -181,10 +180,7 @@ def command(
             if is_cluster(spark.sparkContext.master):
                 steps.show("asking the workers")
                 check_workers(spark, [path if is_uri(path) else str(Path(path).absolute()) for path in paths], out)
-            run = analyze(
-                spark, paths, directory, filters=filters, capture_point=capture_point, cluster=cluster,
-                on_step=steps.show,
-            )  # fmt: skip
+            run = analyze(spark, paths, directory, filters=filters, on_step=steps.show, **labels)
     _note(run)
     is_whole = len(run.summary["captures"]) == run.rows["captures"]
     rest = "summary.json beside the tables has all" if is_whole else f"kproto report {shlex.quote(str(out))} has all"
@@ -211,12 +207,7 @@ def command(
 
 
 def _follow(
-    captures: Sequence[str],
-    out: OutputDirectory,
-    filters: Filters,
-    capture_point: str | None,
-    cluster: str,
-    session: AbstractContextManager[SparkSession],
+    captures: Sequence[str], out: OutputDirectory, session: AbstractContextManager[SparkSession], **how: Any
 ) -> None:
     """Follow a directory until Ctrl-C, and print a line about each run."""
     from kproto.pipeline import follow
@@ -233,17 +224,11 @@ def _follow(
         _note(run)
         warn_of_bad_inputs([asdict(bad) for bad in run.bad_inputs], _listed(out.path))
 
+    def waits(reason: str) -> None:
+        print(f"no tables yet: {reason}", file=sys.stderr, flush=True)
+
     with _explained(out.path), session as spark, _interruptible(), suppress(KeyboardInterrupt):
-        follow(
-            spark,
-            captures[0],
-            out,
-            filters=filters,
-            capture_point=capture_point,
-            cluster=cluster,
-            on_run=said,
-            on_nothing=lambda reason: print(f"no tables yet: {reason}", file=sys.stderr, flush=True),
-        )
+        follow(spark, captures[0], out, on_run=said, on_nothing=waits, **how)
 
 
 def _note(run: Run) -> None:
