@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kproto.cli.options import format_option, properties_option
+from kproto.cli.options import client_options, format_option
 from kproto.cli.sections import Section, lines_of
 from kproto.cli.text import terminal_width
 from kproto.cli.times import Seconds
@@ -51,8 +49,7 @@ Examples:
     type=Seconds(0.1, 3600),
     help="Seconds between two requests of --watch.",
 )
-@properties_option("Properties: security.protocol, ssl.*, sasl.*.")
-@click.option("--timeout", default=10.0, type=Seconds(0.001, 3600), help="Seconds for each node.")
+@client_options(10.0, Seconds(0.001, 3600), "Seconds for each node.", "Properties: security.protocol, ssl.*, sasl.*.")
 @format_option("json")
 def command(
     bootstrap: tuple[str, ...],
@@ -61,8 +58,7 @@ def command(
     watch: bool,
     wait: bool,
     interval: float,
-    security: Path | None,
-    timeout: float,
+    how: dict[str, Any],
     form: str,
 ) -> None:
     """Show brokers, controller, leaders, ISR and epochs, as the Metadata responses of brokers give them.
@@ -79,24 +75,17 @@ def command(
     from channel.addresses import parse_address
     from channel.metadata.clients import ClusterClient, ClusterWatch
     from channel.metadata.cluster_metadata import differences
-    from channel.security import read_security
 
-    logging.basicConfig(level=logging.ERROR)  # this command reports a failed connection as its error
-    protocol, settings = read_security(security)
     addresses = [parse_address(text) for text in bootstrap]
     wanted = topics or None
-    node_timeout_ms = int(timeout * 1000)
     if watch:
-        interval_ms = int(interval * 1000)
-        with ClusterWatch(
-            addresses, wanted, interval_ms=interval_ms, protocol=protocol, security=settings, timeout_ms=node_timeout_ms
-        ) as watched:
+        with ClusterWatch(addresses, wanted, interval_ms=int(interval * 1000), **how) as watched:
             _watch(watched, form)
         return
     if wait:
-        _show(_awaited(addresses, topics, protocol, settings, node_timeout_ms), form)
+        _show(_awaited(addresses, topics, **how), form)
         return
-    client = ClusterClient(addresses, protocol=protocol, security=settings, timeout_ms=node_timeout_ms)
+    client = ClusterClient(addresses, **how)
     if not all_brokers:
         _show(client.ask_any(wanted), form)
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import logging
 import re
 import socket
 from dataclasses import replace
@@ -20,7 +21,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kproto.api import ApiKey, api_name
-from kproto.cli.times import moment_ns, span_of
+from kproto.cli.times import Seconds, moment_ns, span_of
 from kproto.errors import ConfigurationError
 from kproto.logs import LogReading
 from kproto.tables.filters import Filters, parse_api
@@ -361,6 +362,33 @@ def properties_option(description: str, name: str = "--security") -> Callable[..
     """Give a command an option that names a file of properties."""
     kind = click.Path(dir_okay=False, exists=True, path_type=Path)
     return click.option(name, type=kind, metavar="FILE", help=description)
+
+
+def client_options(timeout: float, kind: Seconds, description: str, properties: str) -> Callable[..., Any]:
+    """Give a command ``--security`` and ``--timeout``, passed to it as ``how``, what each client of a node takes.
+
+    Such a command reports as its error what a client would warn of, so that the log has errors alone.
+
+    Args:
+        timeout, kind, description: The default of ``--timeout``, its range and text.
+        properties: The text of ``--security``.
+    """
+
+    def with_client(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_how(*args: Any, security: Path | None, timeout: float, **given: Any) -> Any:
+            from channel.security import read_security
+
+            logging.basicConfig(level=logging.ERROR)
+            protocol, settings = read_security(security)
+            how = {"protocol": protocol, "security": settings, "timeout_ms": round(timeout * 1000)}
+            return command(*args, how=how, **given)
+
+        with_timeout = click.option("--timeout", default=timeout, type=kind, help=description)(with_how)
+        secured: Callable[..., Any] = properties_option(properties)(with_timeout)
+        return secured
+
+    return with_client
 
 
 class PlaceType(click.ParamType[Place]):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kproto.api import CONTROL_APIS, api_name
-from kproto.cli.options import CaptureCommand, capture_filters, format_option, properties_option
+from kproto.cli.options import CaptureCommand, capture_filters, client_options, format_option
 from kproto.cli.text import moment_text
 from kproto.cli.times import Seconds
 from kproto.errors import CaptureError, ConfigurationError
@@ -66,8 +64,10 @@ The exit code is 1 if an answer differs from the captured one. """,
     help="As fast as the broker answers, or as the controller sent.",
 )
 @click.option("--force", is_flag=True, help="Also to a broker that has a controller.")
-@properties_option("Properties: security.protocol, ssl.*, sasl.* of the broker's listener.")
-@click.option("--timeout", default=30.0, type=Seconds(0.1), help="Seconds to wait for each answer.")
+@client_options(
+    30.0, Seconds(0.1), "Seconds to wait for each answer.",
+    "Properties: security.protocol, ssl.*, sasl.* of the broker's listener.",
+)  # fmt: skip
 @format_option("json", description="Text, or a JSON object for each request.")
 def command(
     captures: tuple[str, ...],
@@ -78,8 +78,7 @@ def command(
     broker_epoch: int,
     pace: str,
     force: bool,
-    security: Path | None,
-    timeout: float,
+    how: dict[str, Any],
     form: str,
 ) -> None:
     """Send a captured controller's requests to a broker again, and compare its answers.
@@ -90,7 +89,6 @@ def command(
     """
     from channel.addresses import parse_address
     from channel.rehearsal.replay import Replay
-    from channel.security import read_security
 
     entries = _requests(captures, filters)
     first = next(entries, None)
@@ -99,19 +97,9 @@ def command(
     broker_id = first.broker_id
     if broker_id is None:
         raise ConfigurationError(f"the captures do not tell the id of {first.exchange.server}; name it: --brokers")
-    logging.basicConfig(level=logging.ERROR)
-    protocol, settings = read_security(security)
     endpoints = {parse_address(here): parse_address(there) for here, _, there in (text.partition("=") for text in maps)}
     sent = differing = left_out = 0
-    with Replay(
-        parse_address(target),
-        broker_id,
-        endpoints=endpoints,
-        broker_epoch=broker_epoch,
-        protocol=protocol,
-        security=settings,
-        timeout_ms=round(timeout * 1000),
-    ) as replay:
+    with Replay(parse_address(target), broker_id, endpoints=endpoints, broker_epoch=broker_epoch, **how) as replay:
         replay.check(force=force)
         began, began_ns = time.monotonic(), first.exchange.time_ns
         for entry in (first, *entries):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
-from pathlib import Path
+from typing import Any
 
 import click
 
 from kproto.cli.message_options import json_object, message_of, read_input
-from kproto.cli.options import complete_api, properties_option
+from kproto.cli.options import client_options, complete_api
 from kproto.cli.times import Seconds
 from kproto.tables.filters import parse_api
 
@@ -40,24 +39,14 @@ Examples:
     help="The request in Kafka's JSON form; by default standard input.",
 )
 @click.option("--client-id", default="kproto", help="The client id in the request's header.")
-@click.option("--timeout", default=30.0, type=Seconds(0.001, 86_400), help="Seconds to wait.")
-@properties_option("Properties: security.protocol, ssl.*, sasl.*.")
-def command(
-    broker: str,
-    api: str,
-    api_version: int | None,
-    source: str,
-    client_id: str,
-    timeout: float,
-    security: Path | None,
-) -> None:
+@client_options(30.0, Seconds(0.001, 86_400), "Seconds to wait.", "Properties: security.protocol, ssl.*, sasl.*.")
+def command(broker: str, api: str, api_version: int | None, source: str, client_id: str, how: dict[str, Any]) -> None:
     """Send one request and print its answer in Kafka's JSON form.
 
     Brokers obey any sender with a current controller epoch: a request can make a real broker lead or delete partitions.
     """
     from channel.addresses import parse_address
     from channel.network.node_client import NodeClient
-    from channel.security import read_security
     from kproto.api import ApiKey, check_version
     from kproto.codec import message_class
 
@@ -65,15 +54,6 @@ def command(
     version = ApiKey(api_key).info.max_version if api_version is None else api_version
     check_version(api_key, version)
     request = message_of(message_class(api_key, "request"), json_object(read_input(source, None)), version)
-    logging.basicConfig(level=logging.ERROR)  # this command reports as its error what the client would warn of
-    protocol, settings = read_security(security)
-    with NodeClient(
-        address,
-        client_id,
-        protocol=protocol,
-        security=settings,
-        timeout_ms=round(timeout * 1000),
-        discover_versions=False,
-    ) as client:
+    with NodeClient(address, client_id, discover_versions=False, **how) as client:
         answer = client.ask(request, version)
     print(json.dumps(answer.to_json(version), indent=2 if sys.stdout.isatty() else None))
