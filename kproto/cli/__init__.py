@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kproto import __version__
 from kproto.cli import settings
 from kproto.errors import KprotoError
 from kproto.extras import EXTRAS, install_command
@@ -223,23 +224,13 @@ def _discard_output() -> None:
     os.close(devnull)
 
 
-def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
-    if value and not ctx.resilient_parsing:
-        import kproto
-
-        click.echo(f"kproto {kproto.__version__}")
-        ctx.exit()
-
-
 @click.group(
     name="kproto",
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
     epilog="Every command has its own --help, with examples. The pages in docs/ describe their input and output.",
 )
-@click.option(
-    "-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
-)
+@click.version_option(__version__, "-V", "--version", message="kproto %(version)s", help="Show the version.")
 def main() -> None:
     """Kafka's controller-to-broker protocol: LeaderAndIsr, StopReplica, UpdateMetadata.
 
