@@ -7,6 +7,7 @@ anything else does. In a pipe every line stands for itself, with its date, whole
 from __future__ import annotations
 
 import textwrap
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -44,10 +45,11 @@ _NAME_LIMITS: Final = (None, 60, 40, 24, 16)
 _INDENT: Final = "    "
 
 
+@dataclass
 class LineFormatter:
     """Formats entries as lines; remembers the day and the widths of the columns.
 
-    Args:
+    Attributes:
         filters: Which partitions are wanted.
         terminal: Headings and times of day; else every line has its date.
         color: ANSI colours.
@@ -55,29 +57,28 @@ class LineFormatter:
         details: Each partition state on a line of its own.
     """
 
-    def __init__(
-        self,
-        filters: Filters,
-        *,
-        terminal: bool = False,
-        color: bool = False,
-        width: int | None = None,
-        details: bool = False,
-    ) -> None:
-        self._filters = filters
-        self._terminal = terminal
-        self._color = color
-        self._width = width
-        self._narrow = width is not None and width < _NARROW
-        self._details = details
+    filters: Filters
+    terminal: bool
+    color: bool
+    width: int | None
+    details: bool
+
+    def __post_init__(self) -> None:
         self._day = ""
-        sizes = {"from → to": 9 if terminal else 5, "request": 17, "id": 3, "epochs": 6, "latency": 9, "answer": 6}
+        self._narrow = self.width is not None and self.width < _NARROW
+        self._sizes = {
+            "from → to": 9 if self.terminal else 5,
+            "request": 17,
+            "id": 3,
+            "epochs": 6,
+            "latency": 9,
+            "answer": 6,
+        }
         if self._narrow:
-            del sizes["id"], sizes["epochs"]
-            sizes["request"] = 14
-        if width is not None and width < _NARROWEST:
-            del sizes["latency"]
-        self._sizes = sizes
+            del self._sizes["id"], self._sizes["epochs"]
+            self._sizes["request"] = 14
+        if self.width is not None and self.width < _NARROWEST:
+            del self._sizes["latency"]
 
     def lines(self, entry: Entry) -> Iterator[str]:
         """The lines of one request, the day's heading before the first of a day."""
@@ -106,8 +107,8 @@ class LineFormatter:
         if day:
             yield from self._heading(day, len(moment))
         if (
-            self._width is not None
-            and len(moment) + sum(2 + self._sizes[n] for n in cells) - 6 + len(answer) > self._width
+            self.width is not None
+            and len(moment) + sum(2 + self._sizes[n] for n in cells) - 6 + len(answer) > self.width
         ):
             del cells["answer"]  # it goes on a line of its own, before the description
         shown = [self._paint(moment, {"dim": True})]
@@ -116,15 +117,15 @@ class LineFormatter:
             padded = text.rjust(self._sizes[name]) if name == "latency" else text.ljust(self._sizes[name])
             shown.append(self._paint(padded, styles.get(name, {})))
             used += 2 + len(padded)
-        listed = self._details or (self._filters.by_partition and len(entry.partitions) > 1)
-        single = self._filters.by_partition and len(entry.partitions) == 1 and not self._details
+        listed = self.details or (self.filters.by_partition and len(entry.partitions) > 1)
+        single = self.filters.by_partition and len(entry.partitions) == 1 and not self.details
         answer = "" if "answer" in cells else answer
         inline, below = self._fitted(entry, answer, used, single=single)
         yield "  ".join([*shown, inline]).rstrip()
         yield from below
         if listed:
             yield from self._state_lines(entry)
-        if self._details:
+        if self.details:
             yield from self._live_brokers(entry)
 
     # ---- what the request says ----
@@ -142,15 +143,15 @@ class LineFormatter:
         for limit in _NAME_LIMITS:
             text = _single(entry, limit) if single else "; ".join(parts_of(entry, limit))
             texts.append("; ".join(filter(None, (answer, text))))
-            if self._width is None or (not answer and used + 2 + len(text) <= self._width):
+            if self.width is None or (not answer and used + 2 + len(text) <= self.width):
                 return text, []
         folded = (self._wrapped(text) for text in texts)
         return "", next((lines for lines in folded if len(lines) <= _FEW_LINES), self._wrapped(texts[-1]))
 
     def _wrapped(self, text: str) -> list[str]:
-        assert self._width is not None
+        assert self.width is not None
         return textwrap.wrap(
-            text, max(self._width, 20), initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False
+            text, max(self.width, 20), initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False
         )
 
     def _state_lines(self, entry: Entry) -> Iterator[str]:
@@ -168,14 +169,14 @@ class LineFormatter:
         self, name: str, cells: tuple[str, ...], sizes: list[int], name_size: int, error: str
     ) -> Iterator[str]:
         text = "  ".join(cell.ljust(size) for cell, size in zip(cells, sizes, strict=True) if size).rstrip()
-        if self._width is not None:
-            available = self._width - len(_INDENT) - 2
+        if self.width is not None:
+            available = self.width - len(_INDENT) - 2
             if len(text) + len(error) + 2 + min(len(name), 16) > available:
                 text = "  ".join(cell for cell in cells if cell)
             left = max(available - len(text) - (len(error) + 2 if error else 0), 12)
             name, name_size = shortened(name, left), min(name_size, left)
         line = f"{_INDENT}{name.ljust(name_size)}  {text}".rstrip()
-        if self._width is not None and len(line) + (len(error) + 2 if error else 0) > self._width:
+        if self.width is not None and len(line) + (len(error) + 2 if error else 0) > self.width:
             yield from self._wrapped(f"{line.strip()}  {error}".strip())
             return
         yield line + (self._paint(f"  {error}", {"fg": "red"}) if error else "")
@@ -186,16 +187,16 @@ class LineFormatter:
         for broker, endpoints, rack in entry.body.message.broker_endpoints:
             where = ", ".join(f"{printable(e.listener)}://{printable(e.host)}:{e.port}" for e in endpoints)
             line = f"{_INDENT}broker {broker}  {where}" + (f"  rack {printable(rack)}" if rack else "")
-            yield from [line] if self._width is None or len(line) <= self._width else self._wrapped(line.strip())
+            yield from [line] if self.width is None or len(line) <= self.width else self._wrapped(line.strip())
 
     # ---- the columns before it ----
 
     def _paint(self, text: str, style: dict[str, Any]) -> str:
-        return click.style(text, **style) if self._color and style else text
+        return click.style(text, **style) if self.color and style else text
 
     def _time(self, time_ns: int) -> tuple[str, str]:
         """Return the heading of a new day, if any, and the time as the line shows it."""
-        if not (time_ns and self._terminal):
+        if not (time_ns and self.terminal):
             return "", moment_text(time_ns)
         day, clock = day_and_clock(time_ns)
         if day == self._day:
@@ -208,7 +209,7 @@ class LineFormatter:
         names = ["time".ljust(moment_width)]
         names += [n.rjust(size) if n == "latency" else n.ljust(size) for n, size in self._sizes.items()]
         line = "  ".join([*names, "what changed"])
-        yield self._paint(line if self._width is None else line[: self._width].rstrip(), {"dim": True})
+        yield self._paint(line if self.width is None else line[: self.width].rstrip(), {"dim": True})
 
 
 def _single(entry: Entry, name_limit: int | None) -> str:

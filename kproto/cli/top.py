@@ -21,7 +21,7 @@ from kproto.cli.footer import warn_of_losses
 from kproto.cli.options import source_options
 from kproto.cli.screen import POLL_S, Screen
 from kproto.cli.times import Seconds
-from kproto.cli.top_text import PointState, snapshot_lines
+from kproto.cli.top_text import snapshot_lines
 from kproto.errors import CaptureError, first_reasons
 from kproto.metadata_log.finding import find
 from kproto.text import printable
@@ -355,7 +355,7 @@ class _Followed:
 
     def _show(self, *, ended: bool = False) -> None:
         read = [point for point in self._points.values() if point.requests or not point.is_given_up]
-        points = [PointState(p.name, p.requests, p.reader.time_ns) for p in read]
+        points = [(p.name, p.requests, p.reader.time_ns) for p in read]
         waited_s = 0.0 if ended or not self._time_ns else time.monotonic() - self._grown_at
         snapshot = self._fold.snapshot(self._time_ns + int(waited_s * 1e9))
         name = self._name if len(points) == 1 else f"{len(points)} capture points"

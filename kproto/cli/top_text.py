@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from textwrap import wrap
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kproto.api import api_name
 from kproto.cli.describe import answer_of, parts_of
@@ -20,21 +21,13 @@ if TYPE_CHECKING:
 _NAME_LIMIT: Final = 24
 
 
-class PointState(NamedTuple):
-    """The state of a capture point in a snapshot: its requests so far, and the time of its newest packet."""
-
-    name: str
-    requests: int
-    time_ns: int
-
-
 def snapshot_lines(
     snapshot: Snapshot,
     name: str,
     width: int,
     height: int | None,
     *,
-    points: Sequence[PointState] = (),
+    points: Sequence[tuple[str, int, int]] = (),
     why_nothing: str = "",
 ) -> Iterator[str]:
     """Yield a snapshot as lines of text.
@@ -44,7 +37,8 @@ def snapshot_lines(
         name: The name of what is read.
         width: Columns.
         height: Lines to fit; None: any number.
-        points: The capture points; a single one needs no line of its own.
+        points: Name, requests so far, and time of the newest packet of each capture point; a single one needs no line
+            of its own.
         why_nothing: Why there is no request, where what was captured is TLS; else empty.
     """
     day, clock = day_and_clock(snapshot.time_ns)
@@ -70,10 +64,10 @@ def snapshot_lines(
     yield from finding_lines(snapshot.findings, rows, width)
 
 
-def _points(points: Sequence[PointState], width: int) -> str:
+def _points(points: Sequence[tuple[str, int, int]], width: int) -> str:
     """Name capture points, those that are silent for the longest time first, as many as fit."""
     line = "  points:"
-    ordered = sorted(points, key=lambda point: point.time_ns)
+    ordered = sorted(points, key=itemgetter(2))
     for number, (name, requests, time_ns) in enumerate(ordered):
         until = day_and_clock(time_ns)[1][:8] if time_ns else "none"
         more = f"{', ' if number else ' '}{shortened(printable(name), _NAME_LIMIT)} {until} ({requests:,})"
