@@ -38,6 +38,7 @@ from kproto.verdicts.states import (
     Sighting,
     State,
     Stretch,
+    Told,
     first_within,
     micros,
 )
@@ -347,7 +348,7 @@ class Facts:
         brokers: Mapping[str, int] | None = None,
     ) -> None:
         self._redact = redact
-        self._first_told: dict[tuple[Incarnation, Any], tuple[list[tuple[int, int]], list[int]]] = {}
+        self._told: dict[tuple[Incarnation, Any], Told] = {}
         self._brokers = dict(brokers or {})
         self._numbers: dict[tuple[str, str], str] = {}
         self._numbered: Counter[str] = Counter()
@@ -530,19 +531,12 @@ class Facts:
         """The error with which a broker refused a partition of a body; None: none."""
         return self.refused_partitions.get((body.request.body_id, broker), {}).get(partition)
 
-    def first_told(self, life: Incarnation, broker: Any, epochs: tuple[int, int]) -> tuple[int | None, bool]:
-        """When UpdateMetadata first told a broker a state with these epochs or higher ones, and if it told a lower."""
-        known = self._first_told.get((life, broker))
+    def told(self, life: Incarnation, broker: Any) -> Told:
+        """What UpdateMetadata told a broker of a partition."""
+        known = self._told.get((life, broker))
         if known is None:
-            told = sorted(
-                (sighting.state.latest, sighting.body.told[broker][0])
-                for sighting in life.sightings
-                if broker in sighting.body.told and sighting.body.api_key == ApiKey.UPDATE_METADATA
-            )
-            firsts = list(accumulate((ts for _epochs, ts in reversed(told)), min))
-            known = self._first_told[life, broker] = [of for of, _ts in told], firsts[::-1]
-        place = bisect_left(known[0], epochs)
-        return (known[1][place] if place < len(known[1]) else None), place > 0
+            known = self._told[life, broker] = life.told(broker, True)
+        return known
 
     @cached_property
     def removals(self) -> Removals:

@@ -9,7 +9,8 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from dataclasses import replace
-from itertools import accumulate, zip_longest
+from functools import cache
+from itertools import accumulate, pairwise, zip_longest
 from operator import attrgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
@@ -364,110 +365,63 @@ def _goes_back(life: Incarnation) -> bool:
 
 def _leadership(doctor: Doctor) -> Iterator[Finding]:
     """Two leaders at one time, and leaders that were named to clients and not told."""
-    for partition, life in doctor.facts.told_lives:
-        reigns = list(_reigns(life))
-        if len(reigns) < _TWO:
+    facts = doctor.facts
+    for place, life in facts.told_lives:
+        steps = pairwise(life.steps)
+        elections = [each for each in steps if each[0].state.leader_epoch != each[1].state.leader_epoch]
+        if not elections:
             continue
-        known = _Told(doctor.facts, partition, life)
-        for before, after in reversed(reigns):
-            known.back_to(after.state.leader_epoch)
-            if before is not None and after.state.leader != NO_LEADER:
-                yield from _two_leaders(doctor, partition, known, before, after)
-                yield from _named_not_told(doctor, partition, known, before, after)
-
-
-class _Told:
-    """When brokers were told of a partition's leaders, read from the highest leader epoch down.
-
-    Attributes:
-        since: When LeaderAndIsr first told each broker of the present leader epoch or a higher one.
-        led: For each broker, the lowest leader epoch under which it accepted to lead.
-        named: When UpdateMetadata first named a leader with its epoch.
-    """
-
-    def __init__(self, facts: Facts, partition: Partition, life: Incarnation) -> None:
-        self.since: dict[Any, int] = {}
-        self.led: dict[Any, int] = {}
-        self.named: dict[tuple[int, int], int] = {}
-        self._life = life
-        self._lowest: dict[Any, int] = {}
-        self._left: list[Sighting] = []
+        told = cache(life.told)
+        led: dict[Any, int] = {}  # for each broker, the lowest leader epoch under which it accepted to lead
+        clients: dict[tuple[int, int], int] = {}  # when UpdateMetadata first named a leader with its epoch
         for sighting in life.sightings:
-            state, body = sighting.state, sighting.body
+            (leader, epoch, *_more), body = sighting.state, sighting.body
             if body.api_key == ApiKey.UPDATE_METADATA:
-                self.named.setdefault((state.leader, state.leader_epoch), sighting.ts)
+                clients.setdefault((leader, epoch), sighting.ts)
+            elif epoch < led.get(leader, FOREVER) and facts.accepted(body, leader, place):
+                led[leader] = epoch
+        for before, after in reversed(elections):
+            (former, *_), (leader, epoch, *_) = before.state, after.state
+            if leader == NO_LEADER:
                 continue
-            self._left.append(sighting)
-            lower = self.led.get(state.leader)
-            if (lower is None or state.leader_epoch < lower) and facts.accepted(body, state.leader, partition):
-                self.led[state.leader] = state.leader_epoch
-        self._left.sort(key=lambda sighting: sighting.state.leader_epoch)
-
-    def lowest(self, broker: Any) -> int:
-        """The lowest leader epoch that a broker was told in any request."""
-        known = self._lowest.get(broker)
-        if known is None:
-            of = [s.state.leader_epoch for s in self._life.sightings if broker in s.body.told]
-            known = self._lowest[broker] = min(of, default=1 << 31)
-        return known
-
-    def back_to(self, epoch: int) -> None:
-        """Add what LeaderAndIsr told under a lower leader epoch."""
-        while self._left and self._left[-1].state.leader_epoch >= epoch:
-            for broker, (first, _last) in self._left.pop().body.told.items():
-                self.since[broker] = min(first, self.since.get(broker, first))
+            heard, first = told(leader, False).first((epoch, 0)), clients.get((leader, epoch))
+            if heard is not None and former != leader and led.get(former, epoch) < epoch:
+                yield from _two_leaders(doctor, place, before, after, heard, told(former, False).first((epoch, 0)))
+            # It may have been told before the capture, where that does not show it with an earlier leader.
+            if first is not None and any(told(leader, of).has_lower((epoch, 0)) for of in (False, True)):
+                yield from _named_not_told(doctor, place, before, after, first, heard)
 
 
 def _two_leaders(
-    doctor: Doctor, partition: Partition, known: _Told, before: Sighting, after: Sighting
+    doctor: Doctor, place: Partition, before: Sighting, after: Sighting, took: int, heard: int | None
 ) -> Iterator[Finding]:
     """The former leader, if a request made it leader and no request named the next leader to it."""
     facts, limit = doctor.facts, doctor.us("told")
     former, leader, epoch = before.state.leader, after.state.leader, after.state.leader_epoch
-    took = known.since.get(leader)
-    if leader == former or took is None or former not in facts.spans:
-        return
-    if known.led.get(former, epoch) >= epoch:
-        return
-    heard = [
-        ts for ts in (known.since.get(former), facts.removals.stopped.get(partition, {}).get(former)) if ts is not None
-    ]
-    since = min((ts for ts in heard if ts >= before.ts), default=None)
-    if since is not None and since - took <= limit:
+    times = heard, facts.removals.stopped.get(place, {}).get(former)
+    since = min((ts for ts in times if ts is not None and ts >= before.ts), default=None)
+    if former not in facts.spans or (since is not None and since - took <= limit):
         return
     settled = not facts.shows_alive(took) or facts.is_settling([former], took + limit, doctor.us("settled"))
     if facts.spans[former].covers(after.ts, took + limit) and not settled:
-        name = named(partition)
-        text = f"Brokers {former} and {leader} both led {name}: {former} was not told of leader epoch {epoch}"
-        yield doctor.finding("KP014", text, took, since, about=former, since=before.ts, place=partition)
+        text = f"Brokers {former} and {leader} both led {named(place)}: {former} was not told of leader epoch {epoch}"
+        yield doctor.finding("KP014", text, took, since, about=former, since=before.ts, place=place)
 
 
 def _named_not_told(
-    doctor: Doctor, partition: Partition, known: _Told, before: Sighting, after: Sighting
+    doctor: Doctor, place: Partition, before: Sighting, after: Sighting, at: int, heard: int | None
 ) -> Iterator[Finding]:
     """The leader, if UpdateMetadata names it to clients and LeaderAndIsr has not told it."""
     facts, limit = doctor.facts, doctor.us("told")
     leader, epoch = after.state.leader, after.state.leader_epoch
-    at = known.named.get((leader, epoch))
-    heard = known.since.get(leader)
-    if at is None or (heard is not None and heard - at <= limit) or leader not in facts.spans:
+    is_told = (heard is not None and heard - at <= limit) or (leader, *place) in facts.elsewhere
+    if is_told or leader not in facts.spans:
         return
-    if (leader, *partition) in facts.elsewhere or known.lowest(leader) >= epoch:
-        return  # it may have been told before the capture, where that does not show it with an earlier leader
     settled = not facts.shows_alive(at) or facts.is_settling([leader], at + limit, doctor.us("settled"))
     if facts.spans[leader].covers(at, at + limit) and not settled:
-        text = f"Broker {leader} was named leader of {named(partition)} (leader epoch {epoch}) and not told to lead"
+        text = f"Broker {leader} was named leader of {named(place)} (leader epoch {epoch}) and not told to lead"
         text += "" if heard is None else f" for {(heard - at) / SECOND:.0f} s"
-        yield doctor.finding("KP015", text, at, heard, broker=leader, since=before.ts, place=partition)
-
-
-def _reigns(life: Incarnation) -> Iterator[tuple[Sighting | None, Sighting]]:
-    """The first state of each leader epoch, with the last of the one before."""
-    before: Sighting | None = None
-    for step in life.steps:
-        if before is None or before.state.leader_epoch != step.state.leader_epoch:
-            yield before, step
-        before = step
+        yield doctor.finding("KP015", text, at, heard, broker=leader, since=before.ts, place=place)
 
 
 def _flaps(doctor: Doctor) -> Iterator[Finding]:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kproto.api import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
     from kproto.tables.bodies import RequestPartition
@@ -175,6 +176,24 @@ class Sighting(NamedTuple):
     state: State
 
 
+class Told:
+    """What a broker was told of a partition: the highest epochs of each state, and when it was first told."""
+
+    def __init__(self, states: Iterable[tuple[tuple[int, int], int]]) -> None:
+        told = sorted(states)
+        self._epochs = [epochs for epochs, _ts in told]
+        self._firsts = list(accumulate((ts for _epochs, ts in reversed(told)), min))[::-1]
+
+    def first(self, epochs: tuple[int, int]) -> int | None:
+        """When it was first told a state with these epochs or higher ones; None: never."""
+        place = bisect_left(self._epochs, epochs)
+        return self._firsts[place] if place < len(self._firsts) else None
+
+    def has_lower(self, epochs: tuple[int, int]) -> bool:
+        """Whether it was told a state with lower epochs."""
+        return bool(self._epochs) and self._epochs[0] < epochs
+
+
 class Incarnation:
     """A topic's partition from its creation to its deletion.
 
@@ -246,6 +265,14 @@ class Incarnation:
     def newest(self) -> Sighting:
         """The newest state."""
         return self.steps[-1]
+
+    def told(self, broker: Any, by_updates: bool) -> Told:  # a key of caches
+        """What a broker was told of the partition by UpdateMetadata, or by other requests."""
+        return Told(
+            (sighting.state.latest, sighting.body.told[broker][0])
+            for sighting in self.sightings
+            if broker in sighting.body.told and (sighting.body.api_key == ApiKey.UPDATE_METADATA) == by_updates
+        )
 
     def leader_at(self, ts: int) -> int | None:
         """The leader that the newest state told by a time names; None: none was told."""

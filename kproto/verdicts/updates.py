@@ -208,9 +208,12 @@ def _covered(facts: Facts, body: Body, broker: Any, until: int, early: int) -> b
         life = lives[-1]
         if life.deleted is not None and life.deleted <= until:
             continue
-        told, had_lower = facts.first_told(life, broker, state.epochs)
-        is_late = told is None or told > until
-        if is_late and (had_lower or not may_be_older or _is_change(facts, life, state, body.first, early)):
+        told = facts.told(life, broker)
+        first = told.first(state.epochs)
+        is_late = first is None or first > until
+        if is_late and (
+            told.has_lower(state.epochs) or not may_be_older or _is_change(facts, life, state, body.first, early)
+        ):
             return False
     return True
 
