@@ -54,27 +54,25 @@ class _Capture:
         name = f"{self._path.name}{self._number or ''}{'.zst' if self._zstd else ''}"
         self._file = path = self._path.with_name(name)
         self._packer = _packer() if self._zstd else None
-        self._held: list[bytes] = [PCAP_HEADER]
-        self._held_bytes = len(PCAP_HEADER)
+        self._held = bytearray(PCAP_HEADER)
         path.write_bytes(b"")
         self._written.files[path] = 0
 
     def write(self, data: bytes) -> None:
-        size = self._written.files[self._file] + self._held_bytes
+        size = self._written.files[self._file] + len(self._held)
         if self._rotate_bytes is not None and size + len(data) > self._rotate_bytes and size > len(PCAP_HEADER):
             self.close()
             self._number += 1
             self._begin()
-        self._held.append(data)
-        self._held_bytes += len(data)
-        if self._held_bytes >= _BUFFERED:
+        self._held += data
+        if len(self._held) >= _BUFFERED:
             self.flush()
 
     def flush(self) -> None:
-        data = b"".join(self._held)
+        data = bytes(self._held)
         self._append(data if self._packer is None else self._packer.compress(data))
-        self._written.files[self._file] += self._held_bytes
-        self._held, self._held_bytes = [], 0
+        self._written.files[self._file] += len(data)
+        self._held.clear()
 
     def close(self) -> None:
         self.flush()

@@ -232,12 +232,9 @@ class _QuorumHistory:
         end, epoch, time_ms, records = self._snapshot
         later = [batch for batch in log if batch.base_offset >= end]
         forms = [
-            {_segment(log): _joined(log)},
-            {_segment(log[:half]): _joined(log[:half]), _segment(log[half:]): _joined(log[half:])},
-            {
-                f"{end:020}-{epoch:010}.checkpoint": _checkpoint(records, epoch, time_ms),
-                _segment(later): _joined(later),
-            },
+            _segment(log),
+            _segment(log[:half]) | _segment(log[half:]),
+            {f"{end:020}-{epoch:010}.checkpoint": _checkpoint(records, epoch, time_ms)} | _segment(later),
         ]
         state = {
             "leaderId": self._controller, "leaderEpoch": self._epoch, "votedId": -1, "data_version": 0,
@@ -535,12 +532,9 @@ class _QuorumHistory:
         self._snapshot = self._offset, self._epoch, self._written_ms, records
 
 
-def _segment(batches: Sequence[_Written]) -> str:
-    return f"{batches[0].base_offset if batches else 0:020}.log"
-
-
-def _joined(batches: Sequence[_Written]) -> bytes:
-    return b"".join([batch.data for batch in batches])
+def _segment(batches: Sequence[_Written]) -> dict[str, bytes]:
+    name = f"{batches[0].base_offset if batches else 0:020}.log"
+    return {name: b"".join([batch.data for batch in batches])}
 
 
 def _control(record: ControlRecord) -> tuple[bytes, bytes]:

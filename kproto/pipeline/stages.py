@@ -255,7 +255,7 @@ def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: F
     }
     for name, column in columns.items():
         claims = with_column(claims, name, column)
-    figures.forget_epochs()
+    figures.requests.forget_epochs()
     made = TaskOutput(figures, {str(path): files.close()}, claims=claims.num_rows, addresses=addresses)
     made.spans = files.spans
     return made, claims

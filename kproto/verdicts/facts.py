@@ -1052,8 +1052,7 @@ class Facts:
     @cached_property
     def captures(self) -> list[dict[str, Any]]:
         """The rows of ``captures``."""
-        rows = (dict(zip(FACT_COLUMNS["captures"], row, strict=True)) for row in self.rows("captures"))
-        return [row | {"file": self.shown("capture", row["file"])} for row in rows]
+        return self._of_files("captures")
 
     def file_of(self, row: Mapping[str, Any]) -> str:
         """The file of a row of ``captures``, with its directory where the names of others are alike."""
@@ -1093,7 +1092,10 @@ class Facts:
     @cached_property
     def bad_inputs(self) -> list[dict[str, Any]]:
         """The rows of ``bad_inputs``."""
-        rows = (dict(zip(FACT_COLUMNS["bad_inputs"], row, strict=True)) for row in self.rows("bad_inputs"))
+        return self._of_files("bad_inputs")
+
+    def _of_files(self, name: str) -> list[dict[str, Any]]:
+        rows = (dict(zip(FACT_COLUMNS[name], row, strict=True)) for row in self.rows(name))
         return [row | {"file": self.shown("capture", row["file"])} for row in rows]
 
     @cached_property

@@ -144,7 +144,7 @@ class History:
         told = pc.is_valid(states["leader"])
         if "api_key" in states.column_names:
             told = pc.and_(told, pc.not_equal(states["api_key"], int(ApiKey.STOP_REPLICA)))
-        states = states.append_column("place", places if places is not None else _repeated(0, states.num_rows))
+        states = states.append_column("place", pa.repeat(0, states.num_rows) if places is None else places)
         if not pc.all(told).as_py():
             states = states.filter(told)
         for batch in states.to_batches():
@@ -452,10 +452,6 @@ def _ids_numbered(ids: pa.Array, known: dict[bytes, int]) -> pa.Array:
     """Number topic ids; none, or one of zeros, is -1."""
     ids = pc.if_else(pc.equal(ids, pa.scalar(_NO_ID, ids.type)), None, ids)
     return _numbered(ids, known).cast(pa.int32())
-
-
-def _repeated(number: int, count: int, kind: pa.DataType | None = None) -> pa.Array:
-    return pa.repeat(pa.scalar(number, kind or pa.int64()), count)
 
 
 def _shifted(values: pa.Array) -> pa.Array:

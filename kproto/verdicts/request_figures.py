@@ -322,7 +322,6 @@ class RequestFigures:
             )
         )
         zombies = self._by(lambda kind: kind.sender if kind.is_zombie else None)
-        refused = self._by(lambda kind: kind.sender if kind.is_zombie and kind.error_code else None)
         unreadable = self._by(
             lambda kind: (kind.api_key, kind.api_version, kind.decode_error) if kind.decode_error else None
         )
@@ -352,7 +351,7 @@ class RequestFigures:
                     if span.newer is None
                     else {"controller_id": span.newer.controller_id, "controller_epoch": span.newer.epoch},
                     **span.row(),
-                    "refused": refused[sender].count,
+                    "refused": sum(self._spans[kind].count for kind in span.kinds if kind.error_code),
                 }
                 for sender, span in sorted(zombies.items(), key=itemgetter(0))
             ],
@@ -371,9 +370,6 @@ class RequestFigures:
 
     def _request_rows(self) -> list[dict[str, Any]]:
         every = self._by(lambda kind: (kind.api_key, kind.api_version, kind.error_code))
-        unreadable = self._by(
-            lambda kind: (kind.api_key, kind.api_version, kind.error_code) if kind.decode_error else None
-        )
         return [
             {
                 "api": api_name(key[0]),
@@ -384,7 +380,7 @@ class RequestFigures:
                 "count": span.count,
                 "partitions": span.partitions or 0,
                 "unanswered": span.count - span.answered,
-                "unreadable": unreadable[key].count,
+                "unreadable": sum(self._spans[kind].count for kind in span.kinds if kind.decode_error),
             }
             for key, span in sorted(every.items(), key=lambda item: (item[0][:2], item[0][2] is None, item[0][2] or 0))
         ]

@@ -126,6 +126,7 @@ class Figures:
     """The summary's figures of some rows of the tables. Figures of different rows merge.
 
     Attributes:
+        requests: The figures of the requests.
         history: Of the partitions in these rows.
         changes: The counts of the whole history, where others have a part of it; None: they are those of ``history``.
 
@@ -134,7 +135,7 @@ class Figures:
     """
 
     def __init__(self, known: Epochs | None = None) -> None:
-        self._requests = RequestFigures(known)
+        self.requests = RequestFigures(known)
         self._listeners: set[tuple[int, str, int]] = set()
         self._partition_errors: Counter[tuple[int, int]] = Counter()
         self._captures: list[dict[str, Any]] = []
@@ -151,7 +152,7 @@ class Figures:
         """
         bodies = ACCEPTED.empty_table()
         if "requests" in tables:
-            accepted = self._requests.add(tables["requests"])
+            accepted = self.requests.add(tables["requests"])
             self._deletions.add_requests(accepted)
             bodies = first_accepted([accepted.select(ACCEPTED.names)])
         if "partition_errors" in tables:
@@ -190,13 +191,9 @@ class Figures:
         self._deletions.add_states(states)
         return refused
 
-    def forget_epochs(self) -> None:
-        """Forget the epochs of all captures, which are many: no requests are added any more."""
-        self._requests.forget_epochs()
-
     def merge(self, other: Figures) -> None:
         """Add the figures of other rows, but for their partitions' history."""
-        self._requests.merge(other._requests)
+        self.requests.merge(other.requests)
         self._listeners |= other._listeners
         self._partition_errors.update(other._partition_errors)
         self._captures += other._captures
@@ -207,7 +204,7 @@ class Figures:
         """Return the summary as plain values, ready for JSON."""
         totals, most_changed = self.changes or self.history.counts(MOST_CHANGED)
         captures = sorted(self._captures, key=lambda row: (row["first_ts"] or 0, row["capture"]))
-        sections = self._requests.rows() | {
+        sections = self.requests.rows() | {
             "captures": [_capture_row(row) for row in captures],
             "brokers": [
                 {"broker_id": broker, "host": host, "port": port} for broker, host, port in sorted(self._listeners)

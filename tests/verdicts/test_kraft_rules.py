@@ -1,6 +1,7 @@
 """The rules of KRaft: what real runs show, and where each rule begins and ends."""
 
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -107,18 +108,9 @@ def test_events_tell_why_the_controller_changed_and_who_asked() -> None:
 # ---- rules on rows, where no real run has the fault
 
 
-class Rows(Facts):
-    def __init__(self, tables: dict[str, list[tuple[Any, ...]]]) -> None:
-        self._given = tables
-        super().__init__([])
-
-    def rows(self, name: str) -> list[tuple[Any, ...]]:
-        return self._given.get(name, [])
-
-
 def shown(**tables: list[tuple[Any, ...]]) -> list[Finding]:
-    doctor = Doctor(Rows(tables))
-    return [finding for rule in kraft.RULES for finding in rule(doctor)]
+    facts: Any = SimpleNamespace(rows=lambda name: tables.get(name, []))
+    return [finding for rule in kraft.RULES for finding in rule(Doctor(facts))]
 
 
 def state(state_of: str, begin: int, end: int | None, why: str, evidence: str = "") -> tuple[Any, ...]:
