@@ -12,7 +12,7 @@ from .content import Content, PlannedController
 from .fleet import KRAFT_CONTROLLER, random_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from random import Random
 
     from .content import Rows
@@ -80,16 +80,16 @@ class Cluster:
         """Apply an event, other than a planted fault; return the requests that the controller then sends, in order."""
         match event.kind:
             case "first_controller":
-                contents = self.take_over()
+                return self.take_over()
             case "migration":
-                contents = self.migrate()
+                return self.migrate()
             case "failover":
-                contents = self.fail_over()
+                return self.fail_over()
             case "restart":
-                contents = self.start(self.stopped[0]) if self.stopped else []
+                return self.start(self.stopped[0]) if self.stopped else []
             case kind:
-                contents = getattr(self, f"_{kind}")(random_of(self.fleet.seed, "event", event.number))
-        return [content for content in contents if content.recipients]
+                event_of: Callable[[Random], list[Content]] = getattr(self, f"_{kind}")
+                return event_of(random_of(self.fleet.seed, "event", event.number))
 
     # ---- the events ----
 

@@ -232,10 +232,9 @@ class Planter:
             scene = _Scene(self._cluster, random_of(fleet.seed, "plant", event.plant), planted)
             running = self._running[event.plant] = PLANTS[planted.name].run(scene)
         try:
-            contents = next(running, [])
+            return next(running, [])
         except NoPlace:
             return []
-        return [content for content in contents if content.recipients]
 
 
 # ---- controllers ----

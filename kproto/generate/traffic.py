@@ -126,9 +126,7 @@ class TrafficPlanner:
         self._channels: dict[tuple[PlannedController, int], _Channel] = {}  # by controller and broker
         self._opened: dict[tuple[int, int], int] = {}  # connections so far, by controller id and broker
         self._stopped_ns: dict[int, int] = {}  # when brokers that stopped were heard last
-        self._missed_on: dict[
-            int, PlannedConnection | None
-        ] = {}  # by broker, where the capture missed the last exchange
+        self._missed_on: dict[int, PlannedConnection | None] = {}  # by broker: where its last exchange was missed
         self.slow: int = random_of(fleet.seed, "slow").choice(fleet.broker_ids)
         if fleet.plants and SLOW_BROKER not in fleet.plants:
             self.slow = 0  # nobody: a fleet with planted faults has no others
