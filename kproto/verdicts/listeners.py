@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kproto.text import printable
 from kproto.verdicts.doctor import Doctor, Finding
@@ -24,13 +24,8 @@ if TYPE_CHECKING:
 _RULE: Final = "KP039"
 
 
-class _Fault(NamedTuple):
-    """What is wrong in one list; the same kind and subject in the next list is the same fault."""
-
-    kind: str
-    subject: object
-    text: str
-    broker: int | None
+_Faults: TypeAlias = "dict[tuple[str, object], tuple[str, int | None]]"
+"""What is wrong in one list, by kind and subject, and the broker; the same in the next list is the same fault."""
 
 
 def broken_listeners(doctor: Doctor) -> Iterator[Finding]:
@@ -40,7 +35,7 @@ def broken_listeners(doctor: Doctor) -> Iterator[Finding]:
     come back under another id, and listeners are changed broker by broker.
     """
     facts = doctor.facts
-    faults = {name: list(_faults(listed, facts.shown_address)) for name, listed in facts.listeners.items()}
+    faults = {name: _faults(listed, facts.shown_address) for name, listed in facts.listeners.items()}
     if not any(faults.values()) and not _all_on_loopback(facts):
         return
     lists: LiveLists[bytes] = LiveLists()
@@ -52,18 +47,19 @@ def broken_listeners(doctor: Doctor) -> Iterator[Finding]:
             several = {broker for broker, *_listener in facts.listeners[name]}
             yield doctor.finding(_RULE, f"All {len(several)} brokers advertise loopback addresses alone", ts, facts.end)
         return
-    began: dict[tuple[str, object], tuple[int, _Fault]] = {}
+    began: dict[tuple[str, object], tuple[int, str, int | None]] = {}
     for ts, name in [*lists.changes, (facts.end, b"")]:
-        present = {(fault.kind, fault.subject): fault for fault in faults.get(name, ())}
+        present = faults.get(name, {})
         for key in sorted(began.keys() - present.keys(), key=str):
-            first, fault = began.pop(key)
-            if fault.kind == "loopback" or ts - first >= doctor.us("settled"):
-                yield doctor.finding(_RULE, fault.text, first, ts, broker=fault.broker)
+            first, text, broker = began.pop(key)
+            if key[0] == "loopback" or ts - first >= doctor.us("settled"):
+                yield doctor.finding(_RULE, text, first, ts, broker=broker)
         for key, fault in present.items():
-            began[key] = began.get(key, (ts,))[0], fault
+            began[key] = began.get(key, (ts,))[0], *fault
 
 
-def _faults(listed: Sequence[Listener], shown: Callable[[str, int], str]) -> Iterator[_Fault]:
+def _faults(listed: Sequence[Listener], shown: Callable[[str, int], str]) -> _Faults:
+    found: _Faults = {}
     at: dict[tuple[str, int], set[int]] = defaultdict(set)
     by_name: dict[str, dict[int, tuple[str, int]]] = defaultdict(dict)
     for broker, host, port, listener in listed:
@@ -73,17 +69,18 @@ def _faults(listed: Sequence[Listener], shown: Callable[[str, int], str]) -> Ite
     for (host, port), brokers in sorted(at.items()):
         if len(brokers) > 1:
             text = f"Brokers {_ids(brokers)} advertise the same address, {shown(host, port)}"
-            yield _Fault("shared", (host, port), text, None)
+            found["shared", (host, port)] = text, None
     every = {broker for brokers in by_name.values() for broker in brokers}
     for name, places in sorted(by_name.items()):
         local = {broker: place for broker, place in places.items() if _is_loopback(place[0])}
         if len(local) < len(places):  # else the listener is for clients on the brokers' machine
             for broker, place in sorted(local.items()):
                 text = f"Broker {broker} advertises {shown(*place)} as listener {printable(name)}, others do not: only "
-                yield _Fault("loopback", (name, broker), f"{text}its own machine reaches it there", broker)
+                found["loopback", (name, broker)] = f"{text}its own machine reaches it there", broker
         if lacking := every - places.keys():
             text = f"Listener {printable(name)} is advertised by {len(places):,} of {len(every):,} brokers, not by "
-            yield _Fault("lacking", name, text + _ids(lacking), next(iter(lacking)) if len(lacking) == 1 else None)
+            found["lacking", name] = text + _ids(lacking), next(iter(lacking)) if len(lacking) == 1 else None
+    return found
 
 
 def _all_on_loopback(facts: Facts) -> bool:

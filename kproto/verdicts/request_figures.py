@@ -109,9 +109,8 @@ class RequestSpan:
 
     def merge(self, other: RequestSpan) -> None:
         """Add other requests."""
-        if other.newer is not None:
-            mine = (self.first, self.newer) if self.newer is not None else None
-            self.newer = other.newer if mine is None or (other.first, other.newer) < mine else self.newer
+        newer = [(span.first, span.newer) for span in (self, other) if span.newer is not None]
+        self.newer = min(newer)[1] if newer else None
         if other.count:
             self.first = min(self.first, other.first) if self.count else other.first
             self.last = max(self.last, other.last)
@@ -405,13 +404,12 @@ class RequestFigures:
             "phases": [
                 {
                     "phase": name,
-                    "requests": phases[name].count,
-                    "brokers": len({kind.target for kind in phases[name].kinds}),
-                    "first": moment(phases[name].first),
-                    "last": moment(phases[name].last),
+                    "requests": span.count,
+                    "brokers": len({kind.target for kind in span.kinds}),
+                    **span.row(),
                 }
                 for name in (_ZOOKEEPER, _TAKEOVER, _DUAL_WRITE)
-                if name in phases
+                if (span := phases.get(name))
             ],
         }
 
