@@ -115,55 +115,19 @@ class KRaftFleet:
             )
 
 
-class LedFrom(NamedTuple):
-    """A partition's leader from a time on."""
-
-    time_ms: int
-    topic: str
-    partition: int
-    leader: int
-    leader_epoch: int
-    controller_epoch: int
-
-
-class Started(NamedTuple):
-    """A registration of a broker: its epoch is the offset of the record."""
-
-    time_ms: int
-    broker_id: int
-    broker_epoch: int
-
-
-class RuledFrom(NamedTuple):
-    """The active controller from a time on."""
-
-    time_ms: int
-    controller_id: int
-    controller_epoch: int
-
-
 @dataclass
-class MetadataTruth:
-    """What a fleet's metadata log must be read as.
+class MetadataTruth(Truth):
+    """What a fleet's metadata log must be read as, beside the findings that must and may come; times are ms since 1970.
 
     Attributes:
-        findings: The findings that must and may come.
         leaders: Each change of a leader or leader epoch, in order.
-        registrations: Each registration of a broker.
+        registrations: Each registration of a broker: its epoch is the offset of the record.
         controllers: Each epoch of the quorum.
     """
 
-    findings: Truth
-    leaders: list[LedFrom] = field(default_factory=list)
-    registrations: list[Started] = field(default_factory=list)
-    controllers: list[RuledFrom] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return self.findings.to_json() | {
-            name: [each._asdict() for each in getattr(self, name)]
-            for name in ("leaders", "registrations", "controllers")
-        }
+    leaders: list[dict[str, Any]] = field(default_factory=list)
+    registrations: list[dict[str, Any]] = field(default_factory=list)
+    controllers: list[dict[str, Any]] = field(default_factory=list)
 
 
 def write_metadata_logs(fleet: KRaftFleet, directory: Path) -> dict[Path, int]:
@@ -207,7 +171,7 @@ class _QuorumHistory:
     def __init__(self, fleet: KRaftFleet) -> None:
         self.fleet = fleet
         self.random: Random = random_of("KRaft", fleet.seed)
-        self.truth = MetadataTruth(Truth([]))
+        self.truth = MetadataTruth([])
         self.time_ms = fleet.start_ms
         self._log: list[_Written] = []
         self._offset = 0
@@ -315,7 +279,8 @@ class _QuorumHistory:
         record = LeaderChangeRecord(version=0, leader_id=self._controller, voters=voters, granting_voters=granting)
         self._written_ms = self.time_ms
         self._append([_control(record)], self.time_ms, control=True)
-        self.truth.controllers.append(RuledFrom(self.time_ms, self._controller, self._epoch))
+        ruled = {"time_ms": self.time_ms, "controller_id": self._controller, "controller_epoch": self._epoch}
+        self.truth.controllers.append(ruled)
 
     def register(self, broker: int) -> None:
         """Let a broker register, as it does at its start; it is fenced."""
@@ -331,7 +296,7 @@ class _QuorumHistory:
         offset = self.write(record)
         self._registrations[broker] = record
         self._restarted[broker] = self.time_ms
-        self.truth.registrations.append(Started(self.time_ms, broker, offset))
+        self.truth.registrations.append({"time_ms": self.time_ms, "broker_id": broker, "broker_epoch": offset})
 
     def _turned(self, broker: int, *, fenced: int = 0, stopping: int = 0) -> BrokerRegistrationChangeRecord:
         registration = self._registrations[broker]
@@ -362,12 +327,11 @@ class _QuorumHistory:
         )  # fmt: skip
 
     def _led(self, partition: _Partition) -> None:
-        self.truth.leaders.append(
-            LedFrom(
-                self.time_ms, self._names[partition.topic], partition.number, partition.leader, partition.leader_epoch,
-                self._epoch,
-            )
-        )  # fmt: skip
+        led = {
+            "time_ms": self.time_ms, "topic": self._names[partition.topic], "partition": partition.number,
+            "leader": partition.leader, "leader_epoch": partition.leader_epoch, "controller_epoch": self._epoch,
+        }  # fmt: skip
+        self.truth.leaders.append(led)
 
     def changed(self, partition: _Partition, **fields: Any) -> PartitionChangeRecord:
         """Change a partition; return the record, which the caller writes at this time."""
@@ -497,7 +461,7 @@ class _QuorumHistory:
         self.comes_back(leader)
 
     def _deletion(self) -> None:
-        planted = {found.topic for found in self.truth.findings.required}  # a fault must not go with its topic
+        planted = {found.topic for found in self.truth.required}  # a fault must not go with its topic
         topic = self._one_of(sorted({each.topic for each in self.partitions if self._names[each.topic] not in planted}))
         self.write(RemoveTopicRecord(topic_id=self._ids[topic]))
         self.partitions = [each for each in self.partitions if each.topic != topic]
@@ -509,8 +473,8 @@ class _QuorumHistory:
         began = self.time_ms
         with suppress(NoPlace):
             found = KRAFT_PLANTS[name](self)
-            self.truth.findings.planted.append(Planted(name, began * 1_000_000, found))
-            self.truth.findings.required += found
+            self.truth.planted.append(Planted(name, began * 1_000_000, found))
+            self.truth.required += found
         self.later(_QUIET_MS / _SECOND)
 
     def about(self, rule: str, partition: _Partition) -> list[PlantedFinding]:
