@@ -188,11 +188,12 @@ def _of_inspect(paths: Sequence[str]) -> Iterator[tuple[Fact, list[int]]]:
 Found = tuple[str, Fact, list[int]]
 """A surface, a fact and its times."""
 
-MAY_BE_UNKNOWN: Final = {"leader": 4, "left": 2, "inspect": 3, "restarts": 0, "stale": 4}
-"""The place of a column that is null, or else as ``UNKNOWN`` has it, where the window does not tell it.
+MAY_BE_UNKNOWN: Final = {"leader": (4, 5), "left": (2,), "inspect": (3,), "restarts": (0,), "stale": (4,)}
+"""The places of columns that are null, or else as ``UNKNOWN`` has it, where the window does not tell them.
 
-That is a controller that sent nothing in the window, how a broker left of which no replica was told before, and the
-broker at an address, also one that was asked before it left and is listed no more; and why a request is stale.
+That is a controller that sent nothing in the window, and its epoch too where ISRs changed since, how a broker left of
+which no replica was told before, and the broker at an address, also one that was asked before it left and is listed no
+more; and why a request is stale.
 """
 UNKNOWN: Final = {"stale": "refused_as_stale"}
 
@@ -207,13 +208,12 @@ NEVER_YET: Final = {"unanswered", "unreadable"}
 """How ``inspect`` calls a request of which the response, or a part, may lie behind the end of a window."""
 
 
-def _is_in(fact: Fact, of: Mapping[Fact, Any], surface: str) -> bool:
-    return fact in of or _without_unknown(fact, surface) in of
-
-
-def _without_unknown(fact: Fact, surface: str) -> Fact:
-    place = MAY_BE_UNKNOWN.get(surface)
-    return fact if place is None else (*fact[:place], UNKNOWN.get(surface), *fact[place + 1 :])
+def _forms(fact: Fact, surface: str) -> Iterator[Fact]:
+    """Yield a fact as the whole tells it, and as a window may that does not tell one column of it, or several."""
+    yield fact
+    for place in MAY_BE_UNKNOWN.get(surface, ()):
+        fact = (*fact[:place], UNKNOWN.get(surface), *fact[place + 1 :])
+        yield fact
 
 
 def new_in(part: Said, every: Said, begin_us: int = 0) -> Iterator[Found]:
@@ -223,10 +223,7 @@ def new_in(part: Said, every: Said, begin_us: int = 0) -> Iterator[Found]:
     """
     under_way = {fact[0] for fact, times in every.facts["propagation"].items() if min(times) < begin_us}
     for surface, of in part.facts.items():
-        place = MAY_BE_UNKNOWN.get(surface)
-        whole: Any = every.facts[surface]
-        if place is not None:
-            whole = whole.keys() | {_without_unknown(fact, surface) for fact in whole}
+        whole = {form for fact in every.facts[surface] for form in _forms(fact, surface)}
         for fact, times in of.items():
             if (surface == "diff" and fact[2] == "first seen") or (surface == "inspect" and fact[4] in NEVER_YET):
                 continue
@@ -237,11 +234,6 @@ def new_in(part: Said, every: Said, begin_us: int = 0) -> Iterator[Found]:
                 continue  # its deletion waits since before the window, which shows states that are told again
             if surface == "flaps" and deleted and max(deleted) > max(times):
                 continue  # it exists no more at the end of the whole
-            is_older = surface == "leader" and times[0] == part.known[fact[0], fact[1]]
-            if is_older and fact[4] is None and any(fact[:4] == other[:4] for other in whole):
-                continue  # who decided it before the window, the window may not tell
-            if is_older and _without_unknown(fact, surface) in every.facts[surface]:
-                continue  # nor the whole, as another controller comes with the same epoch
             if fact not in whole:
                 yield surface, fact, times
 
@@ -289,5 +281,5 @@ def lost_in(part: Said, every: Said, since_us: int, until_us: int) -> Iterator[F
                 inside = [ts for ts in inside if part.live < ts]
             if (surface == "propagation" and fact[0] in every.again) or (surface == "events" and fact[0] in SEVERAL):
                 continue
-            if inside and not _is_in(fact, part.facts[surface], surface):
+            if inside and part.facts[surface].keys().isdisjoint(_forms(fact, surface)):
                 yield surface, fact, inside
