@@ -142,7 +142,7 @@ RULES: Final[dict[str, Rule]] = {
             "without a new registration, or it does not keep the rule.",
             "Look into the broker's log for a restart, and for its version.",
             "Versions without a broker epoch do not show restarts; there this rule is not applied.",
-            shown_by="query stale BROKER",
+            shown_by="query stale BROKER", rests_on=("time",),
         ),
         Rule(
             "KP006", "migration-broker-left-behind", "trouble", "controllers",
@@ -170,7 +170,7 @@ RULES: Final[dict[str, Rule]] = {
             "Read the controllers' logs from the first of these elections on; kproto query controllers lists them.",
             "A rolling restart that moves the controller from broker to broker.",
             ("elections", "flap-minutes"),
-            shown_by="summary",
+            shown_by="summary", rests_on=("time",),
         ),
         # leaders
         Rule(
@@ -199,7 +199,7 @@ RULES: Final[dict[str, Rule]] = {
             "See both requests (kproto inspect --partition) and who sent them.",
             "A topic that was deleted and created again starts at 0; that is not counted.",
             (), ("KAFKA-9212",),
-            shown_by="query leader PLACE",
+            shown_by="query leader PLACE", rests_on=("time",),
         ),
         Rule(
             "KP013", "leader-epoch-used-twice", "trouble", "leaders",
@@ -237,7 +237,7 @@ RULES: Final[dict[str, Rule]] = {
             "Find the broker that leaves and comes (kproto query isr; kproto doctor --rule KP035), and why.",
             "A rolling restart: changes within a minute of a broker's coming or going are not counted.",
             ("flaps", "flap-minutes", "settled"),
-            shown_by="query leader PLACE",
+            shown_by="query leader PLACE", rests_on=("time",),
         ),
         # replicas
         Rule(
@@ -264,7 +264,7 @@ RULES: Final[dict[str, Rule]] = {
             "Look at the broker that leaves and comes back.",
             "A rolling restart.",
             ("flaps", "flap-minutes", "settled"),
-            shown_by="query isr PLACE",
+            shown_by="query isr PLACE", rests_on=("time",),
         ),
         Rule(
             "KP023", "isr-or-leader-not-alive", "warning", "replicas",
@@ -366,7 +366,7 @@ RULES: Final[dict[str, Rule]] = {
             "Read its log; kproto query restarts lists its registrations.",
             "Restarts on purpose, again and again.",
             ("registrations", "flap-minutes"),
-            shown_by="query restarts BROKER",
+            shown_by="query restarts BROKER", rests_on=("time",),
         ),
         Rule(
             "KP039", "listener-cannot-work", "warning", "brokers",

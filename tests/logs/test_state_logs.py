@@ -535,6 +535,19 @@ def test_what_a_broker_decided_as_controller_is_on_its_clock(run: str, level: st
     assert {len(parts) for parts in told} == {3}  # each clock by its host
 
 
+def test_a_clock_that_cannot_be_compared_tells_no_order(tmp_path: Path) -> None:
+    """The other clock's states, of five minutes before, have higher epochs than the first ones of the capture."""
+    (tmp_path / "control.pcap").write_bytes(files_of("kafka-1.0.2")["control.pcap"])
+    for name, data in logs_of("kafka-1.0.2", "TRACE").items():
+        if name.startswith("broker-2/"):
+            some = [line for line in data.splitlines(keepends=True) if b"20:30:05,536" <= line[12:24] < b"20:30:18,984"]
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_bytes(ahead(b"".join(some), -300))
+    found = doctor(*sorted(tmp_path.iterdir()), "--log-zone", "UTC")
+    told = {(row["severity"], row.get("cannot_tell")) for row in found if row["rule"] == "KP012"}
+    assert told == {("note", "the clocks of its captures cannot be compared")}
+
+
 def test_isrs_at_info_are_those_of_the_capture_whatever_the_clocks_are(tmp_path: Path) -> None:
     """Followers' lines print no ISR: they hid what the controller and the leaders print of the same states."""
     run = "ibp-2.4-IV1-a"
