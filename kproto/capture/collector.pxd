@@ -2,7 +2,7 @@ cimport cython
 
 from .cutter cimport FrameCutter, Matcher, PendingRequest, RequestInStream, ResponseInStream
 from .detection cimport FrameHeader
-from .link cimport Segment, segment
+from .link cimport Segment, segment, ticks_of
 from .model cimport Frame
 from .reassembly cimport Reassembler, Stream, TcpConnection
 

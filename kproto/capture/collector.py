@@ -25,7 +25,7 @@ from .cutter import (
 )
 from .detection import FrameHeader, is_convincing, is_known_request, read_request_header, response_body_at
 from .fragments import Fragments
-from .link import ACK, endpoints, reverse, segment
+from .link import ACK, RST, SYN, endpoints, reverse, segment, ticks_of
 from .model import GAP, WHOLE, Connection, Exchange, Frame
 from .payloads import PayloadStore
 from .reassembly import NEVER, SET_NS, UNKNOWN, Reassembler, advance
@@ -558,6 +558,10 @@ class Conversation:
 _LONGEST_NS: Final = 1 << 46
 """By at most so much in all clocks are taken to be set: most of a day."""
 
+_WAIT_NS: Final = 10_000_000_000
+_MOST_WAITING: Final = 1 << 12
+"""How long, and how many, packets behind a leap in time wait for one that tells whether the clock was set."""
+
 _LATEST_NS: Final = NEVER - (1 << 52)
 """No later time is corrected."""
 
@@ -651,7 +655,7 @@ class Collector:
             found = segment(time_ns, link, buffer, start, stop, on_wire, fragments, summary)
             if found is None:
                 continue
-            if waiting and not -least_ns <= time_ns - waiting[0][0] <= least_ns:
+            if waiting and (not -least_ns <= time_ns - waiting[0][0] <= _WAIT_NS or len(waiting) == _MOST_WAITING):
                 newest_ns, told = self._take(waiting, newest_ns, events), {}
             ahead_ns = time_ns - newest_ns
             if -least_ns <= ahead_ns <= least_ns and not waiting:
@@ -716,7 +720,8 @@ class Collector:
                 is_next &= stream.peer.active_ns > stream.active_ns and found.acknowledged == stream.peer.next
             is_older = max(stream.active_ns, stream.peer.active_ns) - time_ns > SET_NS
             is_set = is_next and is_older and by_ns > SET_NS
-            set_ns = -by_ns if is_set else NEVER if stream.ticks >= 0 else 0
+            has_clock = max(stream.ticks, ticks_of(found)) >= 0 or found.flags & (SYN | RST)
+            set_ns = -by_ns if is_set else NEVER if has_clock else 0
         elif set_ns:
             width = (len(found.flow) - 4) // 2
             told[found.flow[:width]] = set_ns

@@ -4,7 +4,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +213,32 @@ def test_a_clock_that_is_put_forward_is_corrected_by_the_senders_clocks_or_canno
     else:
         clocks = [found.text for found in every if found.rule == "KP063"]
         assert any("cannot be compared with that of others: it was set meanwhile" in text for text in clocks)
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "seconds", "borders"),
+    [
+        ("ibp-2.4-IV0-a", 2491, -30, ()),  # a new connection's SYN-ACK, then its own packets for a third of a second
+        ("ibp-0.9.0-a", 2324, 120, ()),  # an RST, which shows no clock
+        ("ibp-1.0-a", 2046, 120, (2046, 2117)),
+        ("ibp-0.9.0-a", 2415, 120, (194, 345, 2415)),
+    ],
+)
+def test_a_clock_that_is_set_while_new_connections_alone_speak_is_corrected_from_there_on(
+    name: str, at: int, seconds: int, borders: Sequence[int], tmp_path: Path
+) -> None:
+    """The next packet of an older connection told of it: what was before that was dated wrongly, and accused."""
+    capture = DATA / "captures" / f"{name}.pcap.gz"
+    of = recorded(capture)
+    moved = [packet._replace(time_ns=packet.time_ns + seconds * 10**9) for packet in of.packets[at:]]
+    packets = [*of.packets[:at], *moved]
+    parts = pairwise([0, *borders, len(packets)])
+    paths = [
+        of._replace(packets=packets[begin:end]).write(tmp_path / f"control.pcap{number or ''}")
+        for number, (begin, end) in enumerate(parts)
+    ]
+    assert accused(paths) - accused([capture]) == set()
+    assert [found.severity for found in findings(Facts(of_one(paths))) if found.rule == "KP065"] == ["note"]
 
 
 @given(st.sampled_from(CAPTURES), st.lists(st.floats(-5000, 5000), min_size=3, max_size=3))
