@@ -292,7 +292,8 @@ class Joiner:
                 rests_on_guess = end.state != end.part and (end.part, begin.border.key) in open_begins
                 if (rest := self._rest(end, begin)) is None:
                     continue
-                if end.border.is_sure and not (rests_on_guess or rest) and end.place == begin.place:
+                is_exact = end.border.is_sure and not rest and UNKNOWN not in begin.border.sequences
+                if is_exact and not rests_on_guess and end.place == begin.place:
                     del left_ends[end], left_begins[begin]
                     open_begins.discard(here)
                     before[here] = end.part
@@ -414,18 +415,12 @@ class Joiner:
         """Return how ``MENDED`` change where a beginning is read ``behind`` an end: each as if nothing came then."""
         segments = self._first_segments(begin)
         alone, before = CaptureSummary(), CaptureSummary()
-        todo = [(self._collector(begin.capture, alone), segments)]
+        _read_out((self._collector(begin.capture, alone), None), segments)
         if behind is None:
             behind = CaptureSummary()
-            found = self._behind(end, self._rest(end, begin) or (), summary=behind)
-            todo += [(found[0], segments)] if found else []
+            _read_out(self._behind(end, self._rest(end, begin) or (), summary=behind), segments)
         if any(getattr(behind, name) for name in MENDED):  # the earlier part may have counted it at its end, too
-            found = self._behind(end, self._rest_of(end), summary=before, again=True)
-            todo += [(found[0], [])] if found else []
-        for reader, some in todo:
-            for each in some:
-                reader.add_segment(*each)
-            reader.end()
+            _read_out(self._behind(end, self._rest_of(end), summary=before, again=True))
         return Counter({name: getattr(behind, name) - getattr(alone, name) - getattr(before, name) for name in MENDED})
 
     def _collector(self, capture: str, summary: CaptureSummary) -> Collector:
@@ -534,6 +529,14 @@ class Joiner:
             except (ValueError, TypeError):
                 pass  # they are damaged: the frames across this border are lost
         return self._states[name, again]
+
+
+def _read_out(found: tuple[Collector, object] | None, segments: Iterable[tuple[int, Segment]] = ()) -> None:
+    """Read segments, and the end behind them, for what is counted then."""
+    if found is not None:
+        for each in segments:
+            found[0].add_segment(*each)
+        found[0].end()
 
 
 class _Standing(NamedTuple):
