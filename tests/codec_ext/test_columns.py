@@ -98,7 +98,7 @@ def test_every_golden_message_gives_the_same_rows_or_the_same_error_as_objects(a
             assert len(columns) == len(rows_of(message))
 
 
-@settings(max_examples=15)
+@settings(max_examples=max(2, settings.default.max_examples // 4))
 @given(data=st.data())
 @pytest.mark.parametrize(("api", "version", "kind"), CASES, ids=str)
 def test_objects_columns_and_json_hold_the_same_and_give_the_same_bytes(
@@ -120,7 +120,7 @@ def test_objects_columns_and_json_hold_the_same_and_give_the_same_bytes(
         assert type(read).from_columns(columns, version, columns.message) == read
 
 
-@settings(max_examples=15)
+@settings(max_examples=max(2, settings.default.max_examples // 4))
 @given(data=st.data())
 @pytest.mark.parametrize(("api", "kind"), sorted({(api, kind) for api, _, kind in CASES}))
 def test_a_builder_holds_the_frames_that_could_be_read_and_nothing_of_the_others(

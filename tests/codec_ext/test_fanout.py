@@ -34,7 +34,7 @@ def whole(message: Any, version: int, client_id: str | None, correlation_id: int
     return frame(encode_request_header(header) + encode(message, version))
 
 
-@settings(max_examples=15)
+@settings(max_examples=max(2, settings.default.max_examples // 4))
 @given(data=st.data(), client_id=st.one_of(st.none(), st.text(max_size=20)), correlation_id=INT32, broker_epoch=INT64)
 @pytest.mark.parametrize(("api", "version"), few(CASES, 8), ids=str)
 def test_each_brokers_bytes_are_those_of_its_own_encoding(

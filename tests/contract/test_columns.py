@@ -69,7 +69,7 @@ def table(columns: Any) -> list[dict[str, Any]]:
 
 
 @EACH
-@settings(max_examples=max(10, settings.default.max_examples // 3))
+@settings(max_examples=max(2, settings.default.max_examples // 3))
 @given(data=st.data())
 def test_columns_are_the_objects_in_another_layout(api: int, version: int, kind: Any, data: st.DataObject) -> None:
     """The same values; and of damaged bytes the same are taken and refused."""

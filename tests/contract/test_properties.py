@@ -21,7 +21,7 @@ EACH = pytest.mark.parametrize(
     ("api", "version", "kind"), [pytest.param(*v, id=f"{ApiKey(v[0]).info.name}-v{v[1]}-{v[2]}") for v in VERSIONS]
 )
 
-FEWER = settings(max_examples=max(10, settings.default.max_examples // 3))
+FEWER = settings(max_examples=max(2, settings.default.max_examples // 3))
 """For what runs once for each version: building a nested message costs Hypothesis more than the codecs."""
 
 

@@ -32,7 +32,7 @@ from kproto.messages import (
     UpdateMetadataResponse,
 )
 
-FAST = ChannelConfig(request_timeout_ms=500, controller_socket_timeout_ms=500)
+FAST = ChannelConfig(request_timeout_ms=250, controller_socket_timeout_ms=250)
 
 
 def request(number: int = 0, broker_epoch: int = 7, controller_epoch: int = 5) -> SingleRequest:
