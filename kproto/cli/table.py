@@ -13,7 +13,7 @@ from kproto.json_form import uuid_to_json
 from kproto.text import counted, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from kproto.cli.dissection import Dissection, MessageDump
     from kproto.reference.trace import FieldSpan
@@ -22,8 +22,13 @@ _BYTES: Final = 8
 """The number of bytes of a field that are shown; a string's characters are shown as its value."""
 
 _TAGGED: Final = "_tagged"
-_PROTOCOLS: Final = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
-_TYPES: Final = {0: "unknown", 1: "incremental", 2: "full"}
+_MEANINGS: Final[Mapping[str, Callable[[int], str | None]]] = {
+    **dict.fromkeys(("request_api_key", "api_key"), api_name),
+    **dict.fromkeys(("leader", "leader_id"), LEADERS.get),
+    "security_protocol": {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}.get,
+    "type": {0: "unknown", 1: "incremental", 2: "full"}.get,
+}
+"""What the numbers of a field mean."""
 
 
 def table(parts: Dissection, width: int | None, *, color: bool) -> Iterator[str]:
@@ -131,16 +136,7 @@ def _value(span: FieldSpan) -> str:
 
 def _number(name: str, value: int) -> str:
     """Format a number with its meaning."""
-    meaning = ""
-    match name:
-        case "error_code":
-            return str(value) if value == 0 else named_error(value)
-        case "request_api_key" | "api_key":
-            meaning = api_name(value)
-        case "leader" | "leader_id":
-            meaning = LEADERS.get(value, "")
-        case "security_protocol":
-            meaning = _PROTOCOLS.get(value, "")
-        case "type":
-            meaning = _TYPES.get(value, "")
+    if name == "error_code" and value:
+        return named_error(value)
+    meaning = _MEANINGS[name](value) if name in _MEANINGS else None
     return f"{value} ({meaning})" if meaning else str(value)

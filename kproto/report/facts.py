@@ -39,10 +39,8 @@ _BINS: Final = 240
 
 _SECTIONS: Final = {
     "controllers": "controllers",
-    "leaders": "timeline",
-    "replicas": "timeline",
+    **dict.fromkeys(("leaders", "replicas", "topics"), "timeline"),
     "brokers": "brokers",
-    "topics": "timeline",
     "requests": "errors",
     "capture": "captures",
 }
