@@ -52,7 +52,7 @@ def show_log(paths: Sequence[str], screen: Screen) -> None:
     view.update()
     warn_of_faults(log)
     judge_at = view.judge(paths)
-    lines = view.lines(*screen.size)
+    lines = [*view.lines(*screen.size)]
     due_at = 0.0
     while not screen.once:
         if screen.wait_s() == 0:
@@ -60,7 +60,7 @@ def show_log(paths: Sequence[str], screen: Screen) -> None:
                 if time.monotonic() >= judge_at:
                     judge_at = view.judge(paths)
                 began = time.monotonic()
-                lines = view.lines(*screen.size)
+                lines = [*view.lines(*screen.size)]
                 due_at = time.monotonic() + (time.monotonic() - began) / _SHARE
             screen.show(lines)
         time.sleep(min(POLL_S, screen.wait_s()))
@@ -156,17 +156,14 @@ class LogView:
         found += map(_first, batches[-_MOST_CHANGES:])
         self._changes.extend(sorted(found, key=lambda change: change.offset))
 
-    def lines(self, width: int, height: int | None) -> list[str]:
-        """Return it as lines of text.
+    def lines(self, width: int, height: int | None) -> Iterator[str]:
+        """Yield it as lines of text.
 
         Args:
             width: Columns.
             height: Lines to fit; None: any number.
         """
         self.has_news = False
-        return list(self._lines(width, height))
-
-    def _lines(self, width: int, height: int | None) -> Iterator[str]:
         log, image = self._log, self._log.folded.image
         day, clock = day_and_clock(max(log.time_ms, 0) * _MS)
         tail = f"  {day} {clock[:8]}Z, offset {log.next_offset - 1}" if log.next_offset else "  no record yet"

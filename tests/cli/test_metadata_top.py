@@ -82,7 +82,7 @@ def test_a_screen_fits_its_terminal() -> None:
     view.update()
     view.judge(paths)
     for height in (20, 24, 40):
-        lines = view.lines(100, height)
+        lines = [*view.lines(100, height)]
         assert len(lines) <= height
         assert max(map(len, lines)) <= 100
 
