@@ -118,16 +118,14 @@ def _object(form: dict[str, Any], key: str) -> dict[str, Any]:
 
 def _encoded(options: MessageOptions, header: dict[str, Any], body: dict[str, Any]) -> bytes:
     codec: Any = get_codec("construct")
-    if options.kind == "request-header":
-        head = codec.RequestHeader.from_json(body, options.header_version() if options.version is not None else 2)
-        return bytes(codec.encode_request_header(head, options.header_version()))
-    if options.kind == "response-header":
+    kind, _, part = options.kind.partition("-")
+    if part == "header":
         own = options.header_version()
-        return bytes(codec.encode_response_header(codec.ResponseHeader.from_json(body, own), own))
+        header_class = codec.RequestHeader if kind == "request" else codec.ResponseHeader
+        head = header_class.from_json(body, 2 if own is None else own)
+        return bytes(getattr(codec, f"encode_{kind}_header")(head, own))
     api_key, version = options.of_body()
-    kind = "response" if options.kind.startswith("response") else "request"
-    message = message_of(codec.message_class(api_key, kind), body, version)
-    data: bytes = codec.encode(message, version)
+    data: bytes = codec.encode(message_of(codec.message_class(api_key, kind), body, version), version)
     if options.kind == "request-frame":
         head = codec.RequestHeader(
             request_api_key=api_key,
