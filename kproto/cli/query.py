@@ -23,6 +23,7 @@ from kproto.cli.times import moment_ns
 from kproto.error_codes import error_name
 from kproto.errors import ConfigurationError
 from kproto.tables.files import is_pattern, is_uri
+from kproto.tables.filters import Filters
 from kproto.text import csv_cell, meant, printable
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from kproto.cli.times import Span
     from kproto.query import Answer
-    from kproto.tables.filters import Filters
 
 _NAMES: Final[dict[str, Callable[[int], int | str]]] = {
     "api_key": api_name,
@@ -153,14 +153,13 @@ def command(
     """
     from kproto.capture.file_ends import is_pipe
     from kproto.query import QUESTIONS, ask, ask_sql, isr_requests, open_tables
-    from kproto.tables.filters import Filters as AllFilters
     from kproto.tables.places import place_of
     from kproto.tables.schemas import TABLES
 
     sources, question = _split(words, tuple(QUESTIONS))
-    of_rows = replace(filters, broker_ids={}, ports=None, logs=AllFilters().logs)
+    of_rows = replace(filters, broker_ids={}, ports=None, logs=Filters().logs)
     if sql is not None and (
-        question or at or begin or end or others or since or until or limit or of_rows != AllFilters()
+        question or at or begin or end or others or since or until or limit or of_rows != Filters()
     ):
         raise ConfigurationError("--sql is a whole query; put conditions and LIMIT into it, and name no question")
     run = tables_of([place_of(source) for source in sources], filters)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -110,11 +111,12 @@ class RequestIndex:
             raise ConfigurationError(
                 f"the table captures lacks {e}, of which the table requests has some; make the tables again"
             ) from None
-        bodies = _Bodies(self._sql, body_bytes)
         ids = list(zip(rows["request"], rows["response"], strict=True))
+        marked: dict[bytes, set[TopicPartition]] = defaultdict(set)
         for place, partitions in self._marked.items():
             for body_id in ids[place]:
-                bodies.mark(body_id, partitions)
+                marked[body_id] |= partitions
+        bodies = _Bodies(self._sql, body_bytes, marked)
         pairs = bodies.places(ids)
         rows["request"] = [pair[0] for pair in pairs]
         rows["response"] = [pair[1] for pair in pairs]
@@ -127,19 +129,16 @@ class RequestIndex:
 
 
 class _Bodies:
-    """Distinct bodies as JSON, as many as fit."""
+    """Distinct bodies as JSON, as many as fit; ``marked`` has the partitions that the JSON of each must contain."""
 
-    def __init__(self, sql: duckdb.DuckDBPyConnection, most_bytes: int) -> None:
+    def __init__(
+        self, sql: duckdb.DuckDBPyConnection, most_bytes: int, marked: Mapping[bytes, set[TopicPartition]]
+    ) -> None:
         self._sql = sql
         self._left = most_bytes
-        self._marked: dict[bytes, set[TopicPartition]] = {}
+        self._marked = marked
         self.json: list[dict[str, Any]] = []
         self.left_out = 0
-
-    def mark(self, body_id: bytes | None, partitions: set[TopicPartition]) -> None:
-        """Add partitions that the JSON of a body must contain."""
-        if body_id is not None:
-            self._marked.setdefault(body_id, set()).update(partitions)
 
     def places(self, pairs: list[tuple[bytes | None, bytes | None]]) -> list[tuple[int, int]]:
         """Return the indexes in ``json`` of the bodies of requests and of their responses."""
