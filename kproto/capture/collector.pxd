@@ -57,7 +57,7 @@ cdef class Collector:
     @cython.locals(stream=Stream, offset=cython.longlong, reassembler=Reassembler)
     cdef _segment(self, long long time_ns, Segment found, list events)
 
-    @cython.locals(stream=Stream, set_ns=cython.longlong, by_ns=cython.longlong)
+    @cython.locals(stream=Stream, set_ns=cython.longlong)
     cpdef long long _set_by(self, long long time_ns, Segment found, long long newest_ns, dict told) except? -2
 
     @cython.locals(stream=Stream, offset=cython.longlong, buffer=object, begin=Py_ssize_t, end=Py_ssize_t,

@@ -713,15 +713,14 @@ class Collector:
         if stream is None:
             return NEVER
         set_ns = stream.set_by(time_ns, found)
-        by_ns = newest_ns - time_ns
         if set_ns == NEVER:
             is_next = found.sequence == stream.next and not stream.held_bytes
             if found.on_wire == 0:
                 is_next &= stream.peer.active_ns > stream.active_ns and found.acknowledged == stream.peer.next
-            is_older = max(stream.active_ns, stream.peer.active_ns) - time_ns > SET_NS
-            is_set = is_next and is_older and by_ns > SET_NS
-            has_clock = max(stream.ticks, ticks_of(found)) >= 0 or found.flags & (SYN | RST)
-            set_ns = -by_ns if is_set else NEVER if has_clock else 0
+            if is_next and max(stream.active_ns, stream.peer.active_ns) - time_ns > SET_NS:
+                set_ns = time_ns - newest_ns
+            elif max(stream.ticks, ticks_of(found)) < 0 and not found.flags & (SYN | RST):
+                set_ns = 0
         elif set_ns:
             width = (len(found.flow) - 4) // 2
             told[found.flow[:width]] = set_ns
