@@ -1,7 +1,7 @@
 """Plants faults into a fleet's history: what a sick control plane sends, and which findings must and may come of it.
 
 A plant is named as the rule of ``kproto doctor`` that finds it; this module shares no code with the doctor. Each is a
-generator function that takes a ``_Scene`` and yields the requests of one event after the other.
+generator function that takes a ``_Scene`` and its cluster, and yields the requests of one event after the other.
 """
 
 from __future__ import annotations
@@ -165,6 +165,7 @@ def _after(seconds: float, *contents: Content) -> list[Content]:
 
 
 _Stages: TypeAlias = "Iterator[list[Content]]"
+_Run: TypeAlias = "Callable[[_Scene, Cluster], _Stages]"
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class Plant:
     """
 
     stages: int
-    run: Callable[[_Scene], _Stages]
+    run: _Run
     is_last: bool = False
     needs_zookeeper: bool = False
     tells_all: int = 0
@@ -199,8 +200,8 @@ def chosen(count: int, seed: int, protocol: str) -> tuple[str, ...]:
     return tuple(random_of(seed, "chosen plants").sample(names, min(count, len(names))))
 
 
-def _named(name: str, stages: int = 1, **options: Any) -> Callable[[Callable[[_Scene], _Stages]], object]:
-    def register(run: Callable[[_Scene], _Stages]) -> object:
+def _named(name: str, stages: int = 1, **options: Any) -> Callable[[_Run], object]:
+    def register(run: _Run) -> object:
         PLANTS[name] = Plant(stages, run, **options)
         return run
 
@@ -230,7 +231,7 @@ class Planter:
             planted = Planted(fleet.plants[event.plant], event.time_ns)
             self.planted.append(planted)
             scene = _Scene(self._cluster, random_of(fleet.seed, "plant", event.plant), planted)
-            running = self._running[event.plant] = PLANTS[planted.name].run(scene)
+            running = self._running[event.plant] = PLANTS[planted.name].run(scene, self._cluster)
         try:
             return next(running, [])
         except NoPlace:
@@ -241,8 +242,7 @@ class Planter:
 
 
 @_named("zombie-controller-accepted")
-def _zombie_accepted(scene: _Scene) -> _Stages:
-    cluster = scene.cluster
+def _zombie_accepted(scene: _Scene, cluster: Cluster) -> _Stages:
     broker = scene.broker()
     contents = cluster.fail_over(without=broker)
     zombie = scene.zombie(broker)
@@ -255,8 +255,7 @@ def _zombie_accepted(scene: _Scene) -> _Stages:
 
 
 @_named("zombie-controller-refused")
-def _zombie_refused(scene: _Scene) -> _Stages:
-    cluster = scene.cluster
+def _zombie_refused(scene: _Scene, cluster: Cluster) -> _Stages:
     broker = scene.broker()
     contents = cluster.fail_over()
     zombie = scene.zombie(broker)
@@ -266,8 +265,7 @@ def _zombie_refused(scene: _Scene) -> _Stages:
 
 
 @_named("two-controllers-in-one-epoch")
-def _two_controllers(scene: _Scene) -> _Stages:
-    cluster = scene.cluster
+def _two_controllers(scene: _Scene, cluster: Cluster) -> _Stages:
     content = cluster.update_metadata(cluster.all()[:1])
     is_kraft_controller = cluster.controller.is_kraft_controller
     other = KRAFT_CONTROLLER + 2 if is_kraft_controller else scene.random.choice(scene.others(cluster.controller.id))
@@ -277,8 +275,7 @@ def _two_controllers(scene: _Scene) -> _Stages:
 
 
 @_named("controller-epoch-went-back")
-def _epoch_back(scene: _Scene) -> _Stages:
-    cluster = scene.cluster
+def _epoch_back(scene: _Scene, cluster: Cluster) -> _Stages:
     broker = scene.broker()
     contents = cluster.fail_over()
     zombie = scene.zombie(broker)
@@ -288,8 +285,7 @@ def _epoch_back(scene: _Scene) -> _Stages:
 
 
 @_named("migration-broker-left-behind", needs_zookeeper=True, is_last=True, tells_all=2, protocols=("3.9",))
-def _left_behind(scene: _Scene) -> _Stages:
-    cluster = scene.cluster
+def _left_behind(scene: _Scene, cluster: Cluster) -> _Stages:
     broker = scene.broker()
     if cluster.controller.is_kraft_controller:
         return
@@ -299,8 +295,7 @@ def _left_behind(scene: _Scene) -> _Stages:
 
 
 @_named("dual-write-ended", stages=2, is_last=True, tells_all=1, protocols=("3.9",))
-def _dual_write_ended(scene: _Scene) -> _Stages:
-    cluster = scene.cluster
+def _dual_write_ended(scene: _Scene, cluster: Cluster) -> _Stages:
     yield [] if cluster.controller.is_kraft_controller else cluster.migrate()
     scene.require("KP007")
     yield cluster.return_to_zookeeper()
@@ -310,20 +305,18 @@ def _dual_write_ended(scene: _Scene) -> _Stages:
 
 
 @_named("no-leader")
-def _no_leader(scene: _Scene) -> _Stages:
+def _no_leader(scene: _Scene, cluster: Cluster) -> _Stages:
     """The newest states say it: ``kproto.generate.truth`` requires the finding."""
     partition = scene.partition()
     scene.shrink(partition)
-    cluster = scene.cluster
     contents = [cluster.update_metadata([partition])]
     cluster.elect(partition, _NO_LEADER, cluster.isr[partition])
     yield contents + _after(5, *scene.told(partition))
 
 
 @_named("unclean-election")
-def _unclean(scene: _Scene) -> _Stages:
+def _unclean(scene: _Scene, cluster: Cluster) -> _Stages:
     partition = scene.partition()
-    cluster = scene.cluster
     scene.shrink(partition)
     contents = [cluster.update_metadata([partition])]
     leader = next(broker for broker in cluster.replicas[partition] if broker not in cluster.isr[partition])
@@ -340,10 +333,9 @@ def _unclean(scene: _Scene) -> _Stages:
 
 
 @_named("leader-epoch-went-back")
-def _leader_epoch_back(scene: _Scene) -> _Stages:
+def _leader_epoch_back(scene: _Scene, cluster: Cluster) -> _Stages:
     partition = scene.partition()
     broker = scene.broker()
-    cluster = scene.cluster
     old = cluster.update_metadata([partition], [broker])
     cluster.elect_next(partition)
     contents = [*scene.told(partition), *_after(20, old)]
@@ -354,10 +346,9 @@ def _leader_epoch_back(scene: _Scene) -> _Stages:
 
 
 @_named("leader-epoch-used-twice")
-def _leader_epoch_twice(scene: _Scene) -> _Stages:
+def _leader_epoch_twice(scene: _Scene, cluster: Cluster) -> _Stages:
     partition = scene.partition()
     broker = scene.broker()
-    cluster = scene.cluster
     former = cluster.elect_next(partition)
     contents = scene.told(partition)
     cluster.set_isr(partition, cluster.isr[partition])
@@ -373,9 +364,8 @@ def _leader_epoch_twice(scene: _Scene) -> _Stages:
 
 
 @_named("two-leaders")
-def _two_leaders(scene: _Scene) -> _Stages:
+def _two_leaders(scene: _Scene, cluster: Cluster) -> _Stages:
     partition = scene.partition()
-    cluster = scene.cluster
     contents = scene.told(partition)  # the capture shows who leads
     former = cluster.elect_next(partition)
     told, update = cluster.leader_and_isr([partition], scene.others(former)), cluster.update_metadata([partition])
@@ -387,9 +377,8 @@ def _two_leaders(scene: _Scene) -> _Stages:
 
 
 @_named("leader-named-but-not-told")
-def _named_not_told(scene: _Scene) -> _Stages:
+def _named_not_told(scene: _Scene, cluster: Cluster) -> _Stages:
     partition = scene.partition()
-    cluster = scene.cluster
     cluster.elect_next(partition)
     leader = cluster.leader[partition]
     told, update = cluster.leader_and_isr([partition], scene.others(leader)), cluster.update_metadata([partition])
@@ -400,11 +389,11 @@ def _named_not_told(scene: _Scene) -> _Stages:
 
 
 @_named("leader-flapping")
-def _leader_flapping(scene: _Scene) -> _Stages:
+def _leader_flapping(scene: _Scene, cluster: Cluster) -> _Stages:
     partition = scene.partition()
     contents: list[Content] = []
     for number in range(7):
-        scene.cluster.elect_next(partition)
+        cluster.elect_next(partition)
         contents += _after(15 * number, *scene.told(partition))
     scene.require("KP016", partition=partition)
     yield contents
@@ -414,17 +403,16 @@ def _leader_flapping(scene: _Scene) -> _Stages:
 
 
 @_named("under-replicated", stages=3)
-def _under_replicated(scene: _Scene) -> _Stages:
+def _under_replicated(scene: _Scene, cluster: Cluster) -> _Stages:
     """The newest states say it: ``kproto.generate.truth`` requires the finding."""
     partition = scene.partition()
-    scene.shrink(partition, len(scene.cluster.isr[partition]) - 1)
-    yield [scene.cluster.update_metadata([partition])]
+    scene.shrink(partition, len(cluster.isr[partition]) - 1)
+    yield [cluster.update_metadata([partition])]
 
 
 @_named("reassignment-lasts", stages=2)
-def _reassigning(scene: _Scene) -> _Stages:
+def _reassigning(scene: _Scene, cluster: Cluster) -> _Stages:
     partition = scene.partition()
-    cluster = scene.cluster
     new = scene.broker([broker for broker in cluster.live if broker not in cluster.replicas[partition]])
     cluster.replicas[partition] = [*cluster.replicas[partition], new]
     cluster.adding[partition] = [new]
@@ -435,7 +423,7 @@ def _reassigning(scene: _Scene) -> _Stages:
 
 
 @_named("isr-flapping")
-def _isr_flapping(scene: _Scene) -> _Stages:
+def _isr_flapping(scene: _Scene, cluster: Cluster) -> _Stages:
     partition = scene.partition()
     contents: list[Content] = []
     for number in range(8):
@@ -443,14 +431,13 @@ def _isr_flapping(scene: _Scene) -> _Stages:
             scene.grow(partition)
         else:
             scene.shrink(partition)
-        contents += _after(12 * number, scene.cluster.update_metadata([partition]))
+        contents += _after(12 * number, cluster.update_metadata([partition]))
     scene.require("KP022", partition=partition)
     yield contents
 
 
 @_named("isr-or-leader-not-alive", needs_zookeeper=True)
-def _isr_not_alive(scene: _Scene) -> _Stages:
-    cluster = scene.cluster
+def _isr_not_alive(scene: _Scene, cluster: Cluster) -> _Stages:
     if cluster.controller.is_kraft_controller:
         return
     partition = scene.partition()
@@ -466,64 +453,63 @@ def _isr_not_alive(scene: _Scene) -> _Stages:
 
 
 @_named("behind", is_last=True)
-def _behind(scene: _Scene) -> _Stages:
+def _behind(scene: _Scene, cluster: Cluster) -> _Stages:
     partition = scene.partition()
     broker = scene.broker()
     scene.shrink(partition)
     scene.require("KP030", broker)
     scene.allow("KP031", broker=broker)
-    yield [scene.cluster.update_metadata([partition], scene.others(broker))]
+    yield [cluster.update_metadata([partition], scene.others(broker))]
 
 
 @_named("missed-update")
-def _missed(scene: _Scene) -> _Stages:
+def _missed(scene: _Scene, cluster: Cluster) -> _Stages:
     partition = scene.partition()
     broker = scene.broker()
     scene.shrink(partition)
-    contents = [scene.cluster.update_metadata([partition], scene.others(broker))]
+    contents = [cluster.update_metadata([partition], scene.others(broker))]
     scene.grow(partition)
     scene.require("KP031", broker)
-    yield contents + _after(60, scene.cluster.update_metadata([partition]))
+    yield contents + _after(60, cluster.update_metadata([partition]))
 
 
 @_named("told-late")
-def _told_late(scene: _Scene) -> _Stages:
+def _told_late(scene: _Scene, cluster: Cluster) -> _Stages:
     partition = scene.partition()
     broker = scene.broker()
-    scene.shrink(partition, len(scene.cluster.isr[partition]) - 1)
-    content = scene.cluster.update_metadata([partition], scene.others(broker))
-    late = scene.cluster.update_metadata([partition], [broker])
+    scene.shrink(partition, len(cluster.isr[partition]) - 1)
+    content = cluster.update_metadata([partition], scene.others(broker))
+    late = cluster.update_metadata([partition], [broker])
     scene.require("KP032", broker)
     yield [content, *_after(6, late)]
 
 
 @_named("unanswered")
-def _unanswered(scene: _Scene) -> _Stages:
+def _unanswered(scene: _Scene, cluster: Cluster) -> _Stages:
     broker = scene.broker()
-    content = scene.cluster.update_metadata([], [broker])
+    content = cluster.update_metadata([], [broker])
     content.is_lost = True
     scene.require("KP033", broker)
-    next_one = scene.cluster.update_metadata([scene.partition()], [broker])  # a controller connects again at once
+    next_one = cluster.update_metadata([scene.partition()], [broker])  # a controller connects again at once
     yield [content, *_after(1, next_one)]
 
 
 @_named(SLOW_BROKER)
-def _slow(_scene: _Scene) -> _Stages:
+def _slow(_scene: _Scene, _cluster: Cluster) -> _Stages:
     """The traffic makes it; ``kproto.generate.truth`` requires the finding."""
     yield []
 
 
 @_named("registered-again", stages=2)
-def _registered_again(scene: _Scene) -> _Stages:
+def _registered_again(scene: _Scene, cluster: Cluster) -> _Stages:
     broker = scene.broker()
     scene.require("KP035", broker)
-    yield scene.cluster.stop(broker)
-    yield scene.cluster.start(broker)
+    yield cluster.stop(broker)
+    yield cluster.start(broker)
 
 
 @_named("registered-again-often")
-def _registered_again_often(scene: _Scene) -> _Stages:
-    cluster = scene.cluster
+def _registered_again_often(scene: _Scene, cluster: Cluster) -> _Stages:
     broker = scene.broker()
     scene.require("KP038", broker)
     scene.allow("KP035", broker=broker)
@@ -541,9 +527,8 @@ def _registered_again_often(scene: _Scene) -> _Stages:
 
 
 @_named("listener-cannot-work")
-def _listener(scene: _Scene) -> _Stages:
+def _listener(scene: _Scene, cluster: Cluster) -> _Stages:
     """From now on brokers have a second listener, which is wrong in one of three ways."""
-    cluster = scene.cluster
     broker = scene.broker()
     external = {each: (f"broker-{each}.example", 9094) for each in cluster.fleet.broker_ids}
     way = scene.random.choice(("localhost", "shared", "lacking"))
@@ -561,9 +546,8 @@ def _listener(scene: _Scene) -> _Stages:
 
 
 @_named("meant-for-earlier-registration", stages=2)
-def _earlier_registration(scene: _Scene) -> _Stages:
+def _earlier_registration(scene: _Scene, cluster: Cluster) -> _Stages:
     broker = scene.broker()
-    cluster = scene.cluster
     former = cluster.broker_epochs[broker]
     yield cluster.stop(broker)
     contents = cluster.start(broker)
@@ -576,13 +560,12 @@ def _earlier_registration(scene: _Scene) -> _Stages:
 # ---- topics ----
 
 
-def _topic(scene: _Scene) -> tuple[int, int]:
+def _topic(scene: _Scene, cluster: Cluster) -> tuple[int, int]:
     """Reserve a topic, and a broker that has replicas of it.
 
     Raises:
         NoPlace: There is none.
     """
-    cluster = scene.cluster
     live = set(cluster.live)
     for topic in scene.random.sample(cluster.topics_left, len(cluster.topics_left)):
         partitions = cluster.partitions_of(topic)
@@ -600,9 +583,8 @@ def _topic(scene: _Scene) -> tuple[int, int]:
 
 
 @_named("deletion-waiting", stages=2)
-def _deletion_waiting(scene: _Scene) -> _Stages:
-    cluster = scene.cluster
-    topic, broker = _topic(scene)
+def _deletion_waiting(scene: _Scene, cluster: Cluster) -> _Stages:
+    topic, broker = _topic(scene, cluster)
     contents = cluster.stop(broker)
     cluster.stopped.remove(broker)  # for good
     yield contents
@@ -610,10 +592,9 @@ def _deletion_waiting(scene: _Scene) -> _Stages:
     yield cluster.delete(topic)
 
 
-def _deleted_in_absence(scene: _Scene) -> Generator[list[Content], None, tuple[int, int, str]]:
+def _deleted_in_absence(scene: _Scene, cluster: Cluster) -> Generator[list[Content], None, tuple[int, int, str]]:
     """Stop a replica holder and delete its topic; it is never asked to delete. Gives topic, broker and the name."""
-    cluster = scene.cluster
-    topic, broker = _topic(scene)
+    topic, broker = _topic(scene, cluster)
     yield cluster.stop(broker)
     yield cluster.delete(topic)
     cluster.forget_deletion(broker)
@@ -621,18 +602,16 @@ def _deleted_in_absence(scene: _Scene) -> Generator[list[Content], None, tuple[i
 
 
 @_named("stray-replica", stages=3)
-def _stray(scene: _Scene) -> _Stages:
-    cluster = scene.cluster
-    _, broker, name = yield from _deleted_in_absence(scene)
+def _stray(scene: _Scene, cluster: Cluster) -> _Stages:
+    _, broker, name = yield from _deleted_in_absence(scene, cluster)
     scene.planted.required.append(PlantedFinding("KP041", broker, name))
     scene.planted.allowed.append(PlantedFinding("KP040", broker, name))
     yield cluster.start(broker)
 
 
 @_named("name-used-again-over-stray", stages=4)
-def _name_used_again(scene: _Scene) -> _Stages:
-    cluster = scene.cluster
-    topic, broker, name = yield from _deleted_in_absence(scene)
+def _name_used_again(scene: _Scene, cluster: Cluster) -> _Stages:
+    topic, broker, name = yield from _deleted_in_absence(scene, cluster)
     topic_id = scene.random.randbytes(16) if cluster.fleet.has_topic_ids else bytes(16)
     scene.planted.required.append(PlantedFinding("KP042", broker, name))
     scene.planted.allowed += [PlantedFinding(rule, broker, name) for rule in ("KP040", "KP041", "KP043")]
@@ -641,9 +620,8 @@ def _name_used_again(scene: _Scene) -> _Stages:
 
 
 @_named("topic-ids-differ", protocols=("3.9",))
-def _topic_ids_differ(scene: _Scene) -> _Stages:
+def _topic_ids_differ(scene: _Scene, cluster: Cluster) -> _Stages:
     partition = scene.partition()
-    cluster = scene.cluster
     broker = next(b for b in cluster.isr[partition] if b != cluster.leader[partition])
     cluster.elect_next(partition)
     told = cluster.leader_and_isr([partition], scene.others(broker))
@@ -659,23 +637,22 @@ def _topic_ids_differ(scene: _Scene) -> _Stages:
 
 
 @_named("refused")
-def _refused(scene: _Scene) -> _Stages:
+def _refused(scene: _Scene, cluster: Cluster) -> _Stages:
     partition = scene.partition()
     broker = scene.broker()
-    scene.shrink(partition, len(scene.cluster.isr[partition]) - 1)
-    refused = scene.cluster.update_metadata([partition], [broker])
+    scene.shrink(partition, len(cluster.isr[partition]) - 1)
+    refused = cluster.update_metadata([partition], [broker])
     refused.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-    told = scene.cluster.update_metadata([partition], scene.others(broker))
+    told = cluster.update_metadata([partition], scene.others(broker))
     scene.grow(partition)
     scene.require("KP050", broker)
     scene.allow("KP031", broker=broker)
-    yield [told, refused, *_after(30, scene.cluster.update_metadata([partition]))]
+    yield [told, refused, *_after(30, cluster.update_metadata([partition]))]
 
 
 @_named("partition-error-not-put-right", is_last=True)
-def _partition_error(scene: _Scene) -> _Stages:
+def _partition_error(scene: _Scene, cluster: Cluster) -> _Stages:
     partition = scene.partition()
-    cluster = scene.cluster
     leader = cluster.leader[partition]
     broker = next(b for b in cluster.replicas[partition] if b != leader)
     cluster.elect(partition, leader, cluster.isr[partition])
@@ -688,9 +665,9 @@ def _partition_error(scene: _Scene) -> _Stages:
 
 
 @_named("sent-again")
-def _sent_again(scene: _Scene) -> _Stages:
+def _sent_again(scene: _Scene, cluster: Cluster) -> _Stages:
     broker = scene.broker()
-    content = scene.cluster.update_metadata([], [broker])
+    content = cluster.update_metadata([], [broker])
     content.is_sent_again = True
     scene.require("KP052", broker)
     yield [content]
