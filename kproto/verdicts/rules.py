@@ -511,32 +511,27 @@ def _not_answering(doctor: Doctor) -> Iterator[Finding]:
     At least two: a controller sends again after its request timeout, so that a single request shows nothing.
     """
     facts, limit = doctor.facts, doctor.us("silent")
-    since: dict[Any, list[int]] = {}  # by broker: the first and the last request without answer, and their number
-    found: dict[Any, list[tuple[int, int | None, int]]] = defaultdict(list)
+    open_ones: dict[Any, list[int]] = defaultdict(list)  # by broker: the times of requests without answer
+    found: list[tuple[Any, list[int], int | None]] = []
     for request in facts.requests:
-        broker = request.broker_id
         if request.response_frame_id is not None:
-            silent = since.pop(broker, None)
-            if silent is not None and silent[2] >= _TWO and request.ts - silent[0] > limit:
-                found[broker].append((silent[0], request.ts, silent[2]))
+            if times := open_ones.pop(request.broker_id, []):
+                found.append((request.broker_id, times, request.ts))
         elif request.unmatched_reason not in _NOT_IN_CAPTURE:
-            silent = since.setdefault(broker, [request.ts, 0, 0])
-            silent[1:] = request.ts, silent[2] + 1
-    for broker, (first, _last, count) in since.items():
-        if count >= _TWO and facts.recorded_until(broker) - first > limit:
-            found[broker].append((first, None, count))
-    for broker, some in found.items():
-        for first, until, count in some:
-            end = facts.recorded_until(broker) if until is None else until
-            gone = facts.gone_between(broker, first, end)
-            lasted = end if gone is None else gone
-            if lasted - first > limit:
-                text = (
-                    f"{the_broker(broker)} answered none of {counted(count, 'request')} for "
-                    f"{_time_text(lasted - first)}{' so far' if until is None and gone is None else ''}, "
-                    "though it was listed as alive"
-                )
-                yield doctor.finding("KP037", text, first, lasted, count=count, broker=broker)
+            open_ones[request.broker_id].append(request.ts)
+    found += [(broker, times, None) for broker, times in open_ones.items()]
+    for broker, times, until in found:
+        first, count = times[0], len(times)
+        end = facts.recorded_until(broker) if until is None else until
+        gone = facts.gone_between(broker, first, end)
+        lasted = end if gone is None else gone
+        if count >= _TWO and lasted - first > limit:
+            so_far = " so far" if until is None and gone is None else ""
+            text = (
+                f"{the_broker(broker)} answered none of {counted(count, 'request')} for {_time_text(lasted - first)}"
+                f"{so_far}, though it was listed as alive"
+            )
+            yield doctor.finding("KP037", text, first, lasted, count=count, broker=broker)
 
 
 def _slow(doctor: Doctor) -> Iterator[Finding]:
@@ -614,8 +609,8 @@ def _deletions(doctor: Doctor) -> Iterator[Finding]:
     errors: dict[tuple[str, Any], int] = {}
     settled = doctor.us("settled")
     for (topic, number), lives in facts.incarnations.items():
-        for place, life in enumerate(lives):
-            later = lives[place + 1] if place + 1 < len(lives) and lives[place + 1].sightings else None
+        for life, after in zip_longest(lives, lives[1:]):
+            later = after if after and after.sightings else None
             if not life.sightings or (life.deleted is None and later is None):
                 continue
             if life.newest.body.api_key == ApiKey.FETCH:  # in KRaft brokers delete what the log tells them to delete
