@@ -26,7 +26,7 @@ from kproto.tables.arrays import rows_of
 from kproto.tables.clocks import CLOCKS, PointClock
 from kproto.verdicts.epochs import ControllerEpoch, Epochs
 from kproto.verdicts.live_lists import LiveLists
-from kproto.verdicts.stale import epochs_in, learn_epochs
+from kproto.verdicts.stale import epochs_in, learn_epochs, plain_times
 from kproto.verdicts.states import (
     BEING_DELETED,
     FULL,
@@ -289,7 +289,7 @@ class Removals:
     def __init__(self, facts: Facts) -> None:
         self.stopped: dict[Partition, dict[Any, int]] = defaultdict(dict)
         self._deleted: dict[Partition, dict[Any, int]] = defaultdict(dict)
-        self._refused: dict[tuple[Partition, Any], int] = {}
+        self.refused: dict[tuple[Partition, Any], int] = {}
         self._kept: dict[Any, list[tuple[int, frozenset[Partition]]]] = defaultdict(list)
         for body in facts.bodies:
             if body.api_key == ApiKey.LEADER_AND_ISR and body.request.is_kraft_controller:
@@ -307,7 +307,7 @@ class Removals:
             stopped[broker] = max(last, stopped.get(broker, last))
             error = facts.partition_error(body, broker, partition) if delete else None
             if error is not None:
-                self._refused[partition, broker] = error
+                self.refused[partition, broker] = error
             elif delete:
                 deleted[broker] = max(last, deleted.get(broker, last))
 
@@ -316,10 +316,6 @@ class Removals:
         times = [last for last, kept in self._kept.get(broker, ()) if partition not in kept]
         accepted = self._deleted.get(partition, {}).get(broker)
         return max((*times, *(() if accepted is None else (accepted,))), default=None)
-
-    def refused(self, partition: Partition, broker: Any) -> int | None:
-        """The error with which a broker refused to delete a partition; None: it did not."""
-        return self._refused.get((partition, broker))
 
 
 class Facts:
@@ -396,8 +392,7 @@ class Facts:
         table = self._tables.get("requests")
         if table is None:
             return []
-        place = table.column_names.index("ts")
-        table = table.set_column(place, "ts", table["ts"].cast(pa.int64()))
+        table = plain_times(table, "ts")
         learn_epochs(self.epochs, epochs_in([table]))
         table = table.sort_by([("ts", "ascending"), ("frame_id", "ascending")])
         requests = map(Request._make, rows_of(table, FACT_COLUMNS["requests"]))

@@ -19,7 +19,7 @@ from kproto.error_codes import error_name
 from kproto.tables.arrays import array_of, rows_of
 from kproto.tables.schemas import NO_EPOCH
 from kproto.verdicts.epochs import Epochs, broker_name, refusal_reason
-from kproto.verdicts.stale import epochs_in, learn_epochs
+from kproto.verdicts.stale import epochs_in, learn_epochs, plain_times
 from kproto.verdicts.states import FULL, INCREMENTAL
 
 if TYPE_CHECKING:
@@ -462,14 +462,6 @@ class RequestFigures:
                 refusals.items(), key=lambda item: (item[1].first, item[0][0], str(item[0]))
             )
         ]
-
-
-def plain_times(table: pa.Table, *names: str) -> pa.Table:
-    """Return the table with times as microseconds since 1970."""
-    for name in names:
-        at = table.column_names.index(name)
-        table = table.set_column(at, name, table[name].cast(pa.int64()))
-    return table
 
 
 def _ms(us: int | None) -> float | None:

@@ -622,7 +622,7 @@ def _deletions(doctor: Doctor) -> Iterator[Finding]:
                 gone = removals.last((topic, number), broker)
                 if gone is not None and gone >= life.sightings[0].ts and (later is None or gone >= deleted - settled):
                     continue
-                error = removals.refused((topic, number), broker)
+                error = removals.refused.get(((topic, number), broker))
                 since = facts.back_since(broker, deleted, doctor.us("told"))
                 returned = error is None and facts.took_part(
                     broker, since, facts.recorded_until(broker) - doctor.us("told")

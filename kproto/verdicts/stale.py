@@ -67,7 +67,9 @@ def epochs_in(requests: Iterable[pa.Table]) -> pa.Table:
     found: pa.Table | None = None
     for table in requests:
         if "ts" in table.column_names:
-            table = _with_span(table.filter(pc.is_valid(table["controller_id"])))
+            named = plain_times(table.filter(pc.is_valid(table["controller_id"])), "ts")
+            of = named.select([name for name in EPOCH_COLUMNS if name in named.column_names])
+            table = of.append_column("first", named["ts"]).append_column("last", named["ts"])
         every = table if found is None else pa.concat_tables([found, table])
         names = [name for name in every.column_names if name not in ("first", "last")]
         spans = every.group_by(names, use_threads=False).aggregate([("first", "min"), ("last", "max")])
@@ -76,10 +78,12 @@ def epochs_in(requests: Iterable[pa.Table]) -> pa.Table:
     return found
 
 
-def _with_span(requests: pa.Table) -> pa.Table:
-    names = [name for name in EPOCH_COLUMNS if name in requests.column_names]
-    ts = requests["ts"].cast(pa.int64())
-    return requests.select(names).append_column("first", ts).append_column("last", ts)
+def plain_times(table: pa.Table, *names: str) -> pa.Table:
+    """Return the table with times as microseconds since 1970."""
+    for name in names:
+        at = table.column_names.index(name)
+        table = table.set_column(at, name, table[name].cast(pa.int64()))
+    return table
 
 
 def learn_epochs(epochs: Epochs, found: pa.Table) -> None:
@@ -124,9 +128,7 @@ def _suspects(requests: pa.Table, epochs: Epochs) -> pa.Table:
     errors = array_of([int(ErrorCode.STALE_CONTROLLER_EPOCH), int(ErrorCode.STALE_BROKER_EPOCH)], pa.int16())
     lower = pc.less(requests["controller_epoch"], highest)
     suspects = requests.filter(pc.or_kleene(lower, pc.is_in(requests["error_code"], value_set=errors)))
-    suspects = suspects.filter(pc.is_valid(suspects["controller_id"]))
-    place = suspects.column_names.index("ts")
-    return suspects.set_column(place, "ts", suspects["ts"].cast(pa.int64()))
+    return plain_times(suspects.filter(pc.is_valid(suspects["controller_id"])), "ts")
 
 
 def epochs_by_cluster(found: pa.Table) -> dict[str, Epochs]:

@@ -17,7 +17,8 @@ from kproto.tables.arrays import rows_of
 from kproto.text import printable
 from kproto.verdicts.epochs import partition_error_meaning
 from kproto.verdicts.history import History
-from kproto.verdicts.request_figures import REQUEST_COLUMNS, RequestFigures, moment, plain_times, target_of
+from kproto.verdicts.request_figures import REQUEST_COLUMNS, RequestFigures, moment, target_of
+from kproto.verdicts.stale import plain_times
 from kproto.verdicts.states import BEING_DELETED
 
 if TYPE_CHECKING:

@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 _TWO: Final = 2
 
 
-class Missed(NamedTuple):
-    """An update that a broker missed: alive and connected, it got neither the update nor newer states in its place."""
-
-    broker: int
-    body: Body
-
-
 class Late(NamedTuple):
     """An update that reached a broker late, by ``delay`` us."""
 
@@ -55,8 +48,8 @@ class Behind(NamedTuple):
     since: int
 
 
-def missed_updates(doctor: Doctor) -> Iterator[Missed]:
-    """Yield the updates that brokers missed.
+def missed_updates(doctor: Doctor) -> Iterator[tuple[int, Body]]:
+    """Yield the updates that brokers missed, each with the broker.
 
     A broker missed an update that names it among its live brokers and that more than half of the others accepted, if
     one connection to it was in use before and after, and within the limit told it was sent neither this update nor, for
@@ -72,7 +65,7 @@ def missed_updates(doctor: Doctor) -> Iterator[Missed]:
         for broker in sorted(live - body.sent):
             until = body.first + limit
             if facts.spans[broker].covers(body.first - 1, until) and not _covered(facts, body, broker, until, limit):
-                yield Missed(broker, body)
+                yield broker, body
 
 
 def late_updates(doctor: Doctor) -> Iterator[Late]:

@@ -19,4 +19,4 @@ def test_an_update_that_less_than_half_of_the_brokers_got_is_no_broadcast(
     body = SimpleNamespace(live=frozenset(range(5)), told=got, sent=set(got), first=0)
     monkeypatch.setattr(updates, "_updates", lambda facts: [body])
     monkeypatch.setattr(updates, "_covered", lambda *_: False)
-    assert [found.broker for found in updates.missed_updates(doctor)] == missed
+    assert [broker for broker, _body in updates.missed_updates(doctor)] == missed
