@@ -72,7 +72,7 @@ def test_bent_bytes_get_kafkas_verdict(tag: Implementation, name: str, api: int,
         assert not (found := difference(got, recorded(line))), f"{line['id']} {line['mutation']}: {found}"
 
 
-@pytest.mark.parametrize(("name", "api", "version", "kind"), few(CASES, 30))
+@pytest.mark.parametrize(("name", "api", "version", "kind"), few(CASES, 12))
 def test_every_proper_prefix_of_a_message_is_refused(
     codec: Codec, name: str, api: int, version: int, kind: str
 ) -> None:

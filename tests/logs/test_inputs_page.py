@@ -45,7 +45,7 @@ def test_pieces_that_never_end_are_bounded() -> None:
 def test_lines_newest_first_that_wait_are_bounded() -> None:
     assert "64 MiB at most; more: `tac FILE`" in PAGE
     line = "[2026-01-01 00:%02d:%02d,%03d] INFO [Broker id=1] Leader t-0 starts at leader epoch 1 %s (l.logger)\n"
-    text = [line % (n // 60000, n // 1000 % 60, n % 1000, "x" * 5000) for n in range(16_000, 0, -1)]
+    text = [line % (0, n // 1000, n % 1000, "x" * 50_000) for n in range(1_600, 0, -1)]
     reader = LogReader(CaptureSummary(), capture="", apis=None)
     tracemalloc.start()
     try:
