@@ -45,16 +45,18 @@ class Respondent:
 
     def answer(self, line: bytes) -> str:
         """Answer the question in one line."""
-        question: Any = None
+        of: dict[str, Any] = {}
         try:
             question = _parse(line.decode("utf-8", "replace"))
-            return _print(_with_id(question, self._reply(question)))
+            if type(question) is dict and "id" in question:
+                of = {"id": question["id"]}
+            return _print(self._reply(question) | of)
         except json.JSONDecodeError as e:
             error = f"BadQuestion: not JSON: {e}"
         except Exception as e:  # noqa: BLE001  # whatever a question provokes is its answer
             error = f"{type(e).__name__}: {e}"
         try:
-            return _print(_with_id(question, {"ok": False, "error": error}))
+            return _print({"ok": False, "error": error} | of)
         except (RecursionError, ValueError):
             return _print({"ok": False, "error": error})  # the id is nested too deeply, or is a number that JSON lacks
 
@@ -107,12 +109,6 @@ class Respondent:
     def _codec_of(self, api: int, kind: str) -> Any:
         is_cold = api not in CONTROL_APIS and kind in ("request", "response")
         return get_codec("construct") if is_cold else self._codec
-
-
-def _with_id(question: Any, answer: dict[str, Any]) -> dict[str, Any]:
-    if type(question) is dict and "id" in question:
-        answer["id"] = question["id"]
-    return answer
 
 
 def _message_of(question: dict[str, Any]) -> tuple[int, str, int]:
