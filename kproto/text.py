@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 LONGEST_TEXT: Final = 2_000
 """The longest text that is shown, in characters."""
@@ -95,6 +95,16 @@ def ranges(numbers: Iterable[int]) -> str:
         else:
             parts.append([number, number])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+
+
+def there(known: Sequence[str]) -> str:
+    """Say what is there, where something else was asked for.
+
+    >>> there([]), there(["0"]), there(["a", "b", "c", "d"])
+    ('there is none', 'there is 0', 'there are a, b, c and 1 more')
+    """
+    more = f" and {len(known) - 3:,} more" if len(known) > 3 else ""
+    return f"there {'is' if len(known) < 2 else 'are'} {', '.join(known[:3]) or 'none'}{more}"
 
 
 def meant(word: str, words: Iterable[str], otherwise: str | None = None) -> str:

@@ -13,7 +13,7 @@ from kproto.api import CONTROL_APIS, api_name
 from kproto.capture.summary import LOSSES, not_read_text
 from kproto.cli.text import losses_of, moment_text
 from kproto.errors import CaptureError, first_reasons
-from kproto.text import counted, from_here, meant, printable
+from kproto.text import counted, from_here, meant, printable, there
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,9 +35,6 @@ _OUTCOMES = {
 
 _MOST_LISTENERS = 6
 """The most listeners that a warning names."""
-
-_NAMED = 3
-"""The most topics, or controllers, that are named where another was asked for."""
 
 Read = tuple[str, "CaptureSummary"]
 """A capture that was read: its path and its summary."""
@@ -111,14 +108,9 @@ def absent_from(captures: Sequence[str], filters: Filters) -> str:
     ids = list(map(str, sorted(controllers)))
     absent += [("controller", str(number), ids) for number in sorted(filters.controllers - controllers)]
     return "; ".join(
-        f"no {kind} {printable(name)} is in the captures; {_tip(name, known)}" for kind, name, known in absent
+        f"no {kind} {printable(name)} is in the captures; {printable(meant(name, known, there(known)))}"
+        for kind, name, known in absent
     )
-
-
-def _tip(name: str, known: Sequence[str]) -> str:
-    more = f" and {len(known) - _NAMED:,} more" if len(known) > _NAMED else ""
-    there = f"there {'is' if len(known) < 2 else 'are'} {', '.join(known[:_NAMED]) or 'none'}{more}"
-    return printable(meant(name, known, there))
 
 
 def _where_to_look(captures: Sequence[Read]) -> str:

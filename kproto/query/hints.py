@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import duckdb
 
 from kproto.errors import ConfigurationError
+from kproto.text import there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +102,7 @@ def absent(tables: duckdb.DuckDBPyConnection, filters: Filters) -> Iterator[str]
         condition = "topic GLOB ?" if topic in filters.topics else "topic = ?"
         if not tables.execute(f"SELECT 1 FROM partition_states WHERE {condition} LIMIT 1", [topic]).fetchall():  # noqa: S608
             known = _values(tables, "topic", "partition_states")
-            yield f"no topic {topic!r} is in the tables; {_there(get_close_matches(topic, known, _NAMED) or known)}"
+            yield f"no topic {topic!r} is in the tables; {there(get_close_matches(topic, known, _NAMED) or known)}"
     for topic, partition in sorted(filters.partitions):
         found = tables.execute(
             "SELECT count(DISTINCT partition), bool_or(partition = ?) FROM partition_states WHERE topic = ?",
@@ -112,16 +113,9 @@ def absent(tables: duckdb.DuckDBPyConnection, filters: Filters) -> Iterator[str]
     for kind, wanted in ("broker", filters.brokers), ("controller", filters.controllers):
         known = _values(tables, f"{kind}_id", "requests") if wanted else []
         for number in sorted(wanted.difference(map(int, known))):
-            yield f"no {kind} {number} is in the tables; {_there(known)}"
+            yield f"no {kind} {number} is in the tables; {there(known)}"
 
 
 def _values(tables: duckdb.DuckDBPyConnection, column: str, table: str) -> list[str]:
     select = f"SELECT DISTINCT {column} FROM {table} WHERE {column} IS NOT NULL ORDER BY 1"  # noqa: S608
     return [str(value) for (value,) in tables.execute(select).fetchall()]
-
-
-def _there(known: list[str]) -> str:
-    if not known:
-        return "there is none"
-    more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
-    return f"there {'is' if len(known) == 1 else 'are'} {', '.join(known[:_NAMED])}{more}"
