@@ -15,7 +15,7 @@ import click
 
 from kproto.cli.footer import saying_zone, warn_of_bad_inputs
 from kproto.cli.options import PlaceType, among, format_option, reading_options
-from kproto.cli.small_files import text_of
+from kproto.cli.settings import text_of
 from kproto.cli.text import moment_text, terminal_width
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.text import counted, meant, pasted, printable
@@ -45,7 +45,7 @@ _AROUND_US: Final = 1_000_000
 _INDENT: Final = " " * 9
 
 
-def _complete_rule(incomplete: str) -> list[CompletionItem]:
+def _complete_rule(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a rule's id, or its name."""
     by_id = {rule.id: f"{rule.name}: {rule.meaning}" for rule in RULES.values()}
     by_name = {rule.name: f"{rule.id}: {rule.meaning}" for rule in RULES.values()}
@@ -53,8 +53,7 @@ def _complete_rule(incomplete: str) -> list[CompletionItem]:
 
 
 def _rules_option(option: str, name: str, description: str) -> Callable[..., Any]:
-    complete = lambda _context, _parameter, begun: _complete_rule(begun)  # noqa: E731
-    return click.option(option, name, multiple=True, metavar="RULE", shell_complete=complete, help=description)
+    return click.option(option, name, multiple=True, metavar="RULE", shell_complete=_complete_rule, help=description)
 
 
 @click.command(
@@ -83,7 +82,7 @@ docs/verdicts.md defines every rule and term. """
 @click.option(
     "--explain",
     metavar="RULE",
-    shell_complete=lambda _context, _parameter, begun: [*among({"all": "every rule"}, begun), *_complete_rule(begun)],
+    shell_complete=lambda _c, _p, begun: [*among({"all": "every rule"}, begun), *_complete_rule(_c, _p, begun)],
     help="Explain a rule, such as KP011, or all; nothing is read.",
 )
 @click.option(

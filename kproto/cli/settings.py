@@ -8,16 +8,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kproto.cli.small_files import text_of
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+_MOST: Final = 64 << 20
 
 SHARED: Final = ("bootstrap", "security", "zookeeper", "ports", "timeout")
 """Options that mean the same in every command."""
@@ -75,6 +77,25 @@ def _file() -> tuple[Path, Mapping[str, Any]]:
         raise click.UsageError(f"the settings in {path} cannot be read: they are nested too deep") from None
     except (OSError, ValueError) as e:
         raise click.UsageError(f"the settings in {path} cannot be read: {getattr(e, 'strerror', None) or e}") from e
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file of at most 64 MiB.
+
+    Raises:
+        OSError: It cannot be read, is larger, or is no file: a pipe or a device may never end.
+        UnicodeDecodeError: It is no UTF-8.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        kind = os.fstat(file.fileno()).st_mode
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(kind):
+            raise OSError(errno.EINVAL, "a pipe or device, where a file is wanted", str(path))
+        content = file.read(_MOST + 1)
+    if len(content) > _MOST:
+        raise OSError(errno.EFBIG, "larger than 64 MiB", str(path))
+    return content.decode()
 
 
 def _is_fit(value: object, option: click.Option) -> bool:
