@@ -202,7 +202,9 @@ def command(
         case "csv":
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(names)
-            writer.writerows([_csv_text(value) for value in row] for row in answer.rows)
+            writer.writerows(
+                [csv_cell(_text(v)) if isinstance(v, str) else _text(v) for v in row] for row in answer.rows
+            )
         case _:
             _print_text(title, answer)
     if answer.note:
@@ -293,10 +295,6 @@ def _text(value: Any) -> str:
         case bytes():
             return value.hex()
     return printable(str(value))
-
-
-def _csv_text(value: Any) -> str:
-    return csv_cell(_text(value)) if isinstance(value, str) else _text(value)
 
 
 def _json_value(value: Any) -> Any:

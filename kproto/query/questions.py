@@ -566,16 +566,13 @@ def _times(name: str, question: Question, from_ns: int | None, to_ns: int | None
 def _take_other(tables: duckdb.DuckDBPyConnection, other: duckdb.DuckDBPyConnection, until: datetime) -> None:
     """Give tables what ``diff`` compares them with. Where both have one cluster it has one name."""
     with explained_by_duckdb(""):
-        names = [_clusters(each) for each in (tables, other)]
+        of = "SELECT DISTINCT cluster FROM changes"
+        names = [[name for (name,) in each.execute(of).fetchall()] for each in (tables, other)]
         found = {name: other.sql(sql, params=[until]).to_arrow_table() for name, sql in _OF_OTHER.items()}
     for name, rows in found.items():
         if len(names[0]) == len(names[1]) == 1:
             rows = with_column(rows, "cluster", pa.array(names[0] * rows.num_rows, pa.string()))
         tables.register(name, rows)
-
-
-def _clusters(tables: duckdb.DuckDBPyConnection) -> list[str]:
-    return [name for (name,) in tables.execute("SELECT DISTINCT cluster FROM changes").fetchall()]
 
 
 def _conditions(
