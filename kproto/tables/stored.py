@@ -258,7 +258,7 @@ def checked_run(tables: Place) -> StoredTables:
         except FileNotFoundError:
             raise ConfigurationError(f"{file} is missing; {again}") from None
         except (pa.ArrowException, OSError) as e:
-            raise ConfigurationError(f"{file} cannot be read ({str(e).splitlines()[0]}); {again}") from None
+            raise ConfigurationError(f"{file} cannot be read ({_said(e)}); {again}") from None
         if rows != written:
             raise ConfigurationError(f"{file} has {rows} rows, where {written} were written; {again}")
     return stored
@@ -286,6 +286,11 @@ def read_facts(tables: Place) -> dict[str, Any]:
             raise
     assert isinstance(facts, dict)
     return facts
+
+
+def _said(error: Exception) -> str:
+    """The first line of what pyarrow says, without all of a value that it quotes."""
+    return str(error).splitlines()[0][:300]
 
 
 def _no_tables(place: Place) -> str:
@@ -354,7 +359,7 @@ def reader_of(source: StoredTables | Mapping[str, pa.Table]) -> Reader:
             for batch in table_dataset(source, name).to_batches(columns=list(columns)):
                 yield pa.Table.from_batches([batch])
         except (pa.ArrowException, OSError) as e:
-            raise ConfigurationError(f"the tables cannot be read: {str(e).splitlines()[0]}") from None
+            raise ConfigurationError(f"the tables cannot be read: {_said(e)}") from None
 
     return read
 
@@ -372,7 +377,7 @@ def readable(tables: Place) -> Iterator[None]:
         if isinstance(e, OSError) and e.errno is not None:
             raise
         raise ConfigurationError(
-            f"a file of the tables in {tables} cannot be read ({str(e).splitlines()[0]}); make them again: kproto "
+            f"a file of the tables in {tables} cannot be read ({_said(e)}); make them again: kproto "
             f"analyze CAPTURE --out {tables} --overwrite"
         ) from e
 
@@ -410,9 +415,11 @@ def _beyond_limits(file: Place, footer: pq.FileMetaData, size: int) -> str | Non
     """Say what no file of this size that kproto writes holds; what reads it would need much memory. None: nothing."""
     rows, folder = footer.num_rows, file.parent
     name = (folder.parent if folder.name.startswith("date=") else folder).name
-    lacking = set(file_schema(name).names) - set(footer.schema.to_arrow_schema().names) if name in _STORED else set()
-    if lacking:
+    columns, wanted = footer.schema.to_arrow_schema(), file_schema(name) if name in _STORED else pa.schema([])
+    if lacking := set(wanted.names) - set(columns.names):
         return f"has no column {min(lacking)}: another version or program wrote it"
+    if foreign := [each.name for each in wanted if not columns.field(each.name).type.equals(each.type)]:
+        return f"has a column {foreign[0]} of another type: another version or program wrote it"
     if rows > size * _MOST_ROWS_A_BYTE or rows * _ROW_BYTES.get(name, 0) > size:
         return f"claims {rows} rows in {size} bytes, more than can be"
     unpacked = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))

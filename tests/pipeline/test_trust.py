@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,13 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import DATA, few
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from packets import pcap, read_pcap
 from table_truth import store
 from tasks_here import TasksHere
 
 from kproto.capture.borders import Border
 from kproto.capture.frozen import freeze, thaw
-from kproto.errors import ConfigurationError
+from kproto.errors import ConfigurationError, KprotoError
 from kproto.pipeline import analyze, unchanged
 from kproto.pipeline.output import OutputDirectory, move_files
 from kproto.pipeline.upkeep import compact, expire
@@ -208,6 +210,66 @@ def test_a_file_of_another_table_is_an_error_of_one_line(tables: Path) -> None:
         with pytest.raises(ConfigurationError, match="has no column") as caught:
             work(OutputDirectory(tables))
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), few([("partition_states", "isr"), ("captures", "losses"), ("requests", "ts")], 1)
+)
+def test_a_column_of_another_type_is_an_error_of_one_short_line(name: str, column: str, tables: Path) -> None:
+    file = current_tables(tables).files(name)[0]
+    table = pq.read_table(file, partitioning=None)
+    texts = pa.array(["/" * 10_000] * table.num_rows)
+    pq.write_table(table.set_column(table.schema.get_field_index(column), column, texts), file)
+    for work in (lambda: checked_run(tables), lambda: compact(OutputDirectory(tables))):
+        with pytest.raises(ConfigurationError, match=f"has a column {column} of another type") as caught:
+            work()
+        assert "\n" not in str(caught.value)
+
+
+VALUES = [
+    None, True, -1, 1 << 64, 10**400, 0.5, float("nan"), float("inf"), "", "..", "../../../precious", "/etc/passwd",
+    "x" * 10_000, "a\0", "\ud800", "a\nb", [], [[1]], {"a": 1}, "2026-13-01", [None] * 3,
+]  # fmt: skip
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths to all that a JSON value holds."""
+    yield path
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from leaves(each, (*path, key))
+
+
+@pytest.mark.slow
+@settings(max_examples=15)
+@given(name=st.sampled_from(["_kproto.json", "days.json", "brokers-*"]), draw=st.data())
+def test_whatever_a_leaf_says_nothing_outside_is_touched(
+    name: str, draw: st.DataObject, begun_once: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = shutil.copytree(begun_once, tmp_path_factory.mktemp("leaf") / "begun", symlinks=True)
+    tables, second = folder / "out", str(folder / "control.pcap1")
+    (folder / "precious").write_text("mine")
+    roll_up(tables)
+    file = next(tables.rglob(name))
+    said = [json.loads(file.read_text())]
+    *path, last = draw.draw(st.sampled_from(list(leaves(said))[1:]))
+    holder: Any = said
+    for key in path:
+        holder = holder[key]
+    holder[last] = draw.draw(st.sampled_from(VALUES))
+    file.write_text(json.dumps(said[0]))
+    there = {each.name for each in folder.iterdir()}
+    told: list[str] = []
+    for work in (
+        lambda out: analyze(TasksHere(), [second], out),  # type: ignore[arg-type]
+        compact, lambda out: expire(out, datetime(2026, 12, 30, tzinfo=UTC)), lambda out: roll_up(out.path),
+    ):  # fmt: skip
+        try:
+            work(OutputDirectory(tables))
+        except (KprotoError, OSError) as e:
+            told.append(str(e))
+    assert all("\n" not in each and len(each) < 2000 for each in told)
+    assert (folder / "precious").read_text() == "mine"
+    assert {each.name for each in folder.iterdir()} == there
 
 
 def many_rows(table: pa.Table) -> pa.Table:
