@@ -14,6 +14,7 @@ from typing import Any
 import lock_checks
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import providers
 
 from kproto.codec import Codec, Implementation, get_codec
 
@@ -43,6 +44,8 @@ settings.register_profile(
     "mutations", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate]
 )  # no shrinking
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+if settings.get_current_profile_name() == "quick":  # to look for constants in all modules takes each worker two seconds
+    providers.is_local_module_file = lambda path: False
 
 
 FEW = ("ibp-0.8.2-a", "ibp-3.9-a-lossy", "ibp-3.9-migration-a", "kafka-2.8.2")
