@@ -102,7 +102,8 @@ class Respondent:
         if "json_version" in question:
             read_as = _header_version(api, kind, _number(question, "json_version"))
         codec = self._codec_of(api, kind)
-        message = _class(codec, api, kind).from_json(question["json"], read_as)
+        headers = {"request_header": codec.RequestHeader, "response_header": codec.ResponseHeader}
+        message = (headers.get(kind) or codec.message_class(api, kind)).from_json(question["json"], read_as)
         form = "base64" if question.get("as") == "base64" else "hex"
         return {"ok": True, form: _text(_write(codec, kind, message, version), {"as": form})}
 
@@ -156,11 +157,6 @@ def _text(data: bytes, question: dict[str, Any]) -> str:
     if form == "base64" or (form != "hex" and "base64" in question):
         return base64.b64encode(data).decode("ascii")
     return data.hex()
-
-
-def _class(codec: Any, api: int, kind: str) -> Any:
-    headers = {"request_header": codec.RequestHeader, "response_header": codec.ResponseHeader}
-    return headers.get(kind) or codec.message_class(api, kind)
 
 
 def _write(codec: Any, kind: str, message: Any, version: int) -> bytes:

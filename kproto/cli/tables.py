@@ -13,7 +13,6 @@ from kproto.cli.options import PlaceType, format_option
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kproto.pipeline import OutputDirectory
     from kproto.tables.places import Place
 
 
@@ -103,12 +102,6 @@ def _type_name(name: str) -> str:
     return "list<struct>" if name.startswith("list<struct") else "struct" if name.startswith("struct") else name
 
 
-def _output(directory: Place) -> OutputDirectory:
-    from kproto.pipeline import OutputDirectory
-
-    return OutputDirectory(directory)
-
-
 @command.command(
     epilog="""\b
 Example:
@@ -124,9 +117,10 @@ def expire(directory: Place, before: datetime) -> None:
     Bodies and their states go with the last request that has them. Captures that were read count as read, so a later
     kproto analyze does not add their rows again.
     """
+    from kproto.pipeline import OutputDirectory
     from kproto.pipeline.upkeep import expire as remove
 
-    removed = remove(_output(directory), before.replace(tzinfo=UTC))
+    removed = remove(OutputDirectory(directory), before.replace(tzinfo=UTC))
     rows = ", ".join(f"{count} of {name}" for name, count in removed.items() if count)
     print(f"{directory}: removed {rows}" if rows else f"{directory}: no rows before {before:%Y-%m-%d}")
 
@@ -135,9 +129,10 @@ def expire(directory: Place, before: datetime) -> None:
 @click.argument("directory", metavar="DIR", type=PlaceType())
 def compact(directory: Place) -> None:
     """Join the small files of each table and day in DIR, which many runs that add captures leave."""
+    from kproto.pipeline import OutputDirectory
     from kproto.pipeline.upkeep import compact as join
 
-    before, after = join(_output(directory))
+    before, after = join(OutputDirectory(directory))
     print(f"{directory}: {before} files before, {after} now")
 
 
