@@ -679,8 +679,9 @@ class Facts:
         stops = {body.request.body_id: body.states for body in self.bodies if body.api_key == ApiKey.STOP_REPLICA}
         stopped: dict[Partition, list[tuple[int, Any, bool]]] = defaultdict(list)
         for request in self.requests:  # each counts, also of a body that the broker got before
-            for topic, number, _topic_id, delete in stops.get(request.body_id, ()) if request.error_code == 0 else ():
-                stopped[topic, number].append((request.ts, request.broker_id, delete))
+            for topic, number, _topic_id, delete in stops.get(request.body_id, ()):
+                if delete or request.error_code == 0:  # whatever a broker answers, the topic is being deleted
+                    stopped[topic, number].append((request.ts, request.broker_id, delete))
         for partition in stopped.keys() & self.present.keys():
             life, told_to = self.present[partition], stopped[partition]
             deletions = [ts for ts, broker, delete in told_to if delete or broker == life.leader_at(ts)]
