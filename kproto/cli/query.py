@@ -16,6 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kproto.api import api_name
+from kproto.cli.no_pandas import keep_pandas_out
 from kproto.cli.options import among, answer_filters, cluster_option, format_option, timed
 from kproto.cli.table_source import span_of_tables, tables_of
 from kproto.cli.text import LEADERS
@@ -151,6 +152,7 @@ def command(
     --format json prints an object a line. Ids are in hexadecimal, times in UTC. In text APIs and errors have their
     names, and no leader is none; JSON and CSV have the codes.
     """
+    keep_pandas_out()
     from kproto.capture.file_ends import is_pipe
     from kproto.query import QUESTIONS, ask, ask_sql, isr_requests, open_tables
     from kproto.tables.places import place_of

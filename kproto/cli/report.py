@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kproto.cli.no_pandas import keep_pandas_out
 from kproto.cli.options import PlaceType, reading_options
 from kproto.cli.table_source import tables_of
 from kproto.errors import ConfigurationError
@@ -73,6 +74,7 @@ def command(sources: tuple[Place, ...], filters: Filters, *, cluster: str | None
 
     Captures are read into memory; for large ones keep tables: kproto analyze.
     """
+    keep_pandas_out()
     check_place(out)
     from kproto.report import Limits, write_report
 
