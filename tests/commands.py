@@ -16,7 +16,8 @@ from click.testing import CliRunner, Result
 from kproto.cli import main
 
 __all__ = [
-    "kproto_on_a_terminal", "kproto_prints", "kproto_rows", "kproto_running", "program", "run_kproto", "shown_until",
+    "kproto_on_a_terminal", "kproto_prints", "kproto_rows", "kproto_running", "program", "python_prints", "run_kproto",
+    "shown_until",
 ]  # fmt: skip
 
 
@@ -26,6 +27,13 @@ def program(name: str) -> str:
     if found is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{name} is missing; tools/setup installs it for root")
     return found
+
+
+def python_prints(text: str, *words: str, **more: Any) -> str:
+    """What a program in Python prints, run in a process of its own; ``more`` is what ``subprocess.run`` takes."""
+    done = subprocess.run([sys.executable, "-c", text, *words], capture_output=True, text=True, timeout=500, **more)
+    assert done.returncode == 0, f"exit {done.returncode}\n{done.stderr[-2000:]}"
+    return done.stdout
 
 
 def run_kproto(*words: object, **more: Any) -> Result:

@@ -2,11 +2,10 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commands import python_prints
 
 import kproto
 from kproto import messages
@@ -28,9 +27,7 @@ ROOT = Path(kproto.__file__).parent.parent
 
 
 def run(program: str, root: Path = ROOT) -> str:
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=500, cwd=root)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+    return python_prints(program, cwd=root)
 
 
 def loaded_by(program: str) -> set[str]:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import run_kproto
+from commands import python_prints, run_kproto
 from conftest import DATA
 
 import kproto
@@ -159,8 +159,7 @@ def test_no_optional_package_and_no_command_is_imported_before_it_is_chosen() ->
         "import json, sys, kproto.cli; kproto.cli.main(['--help'], standalone_mode=False);"
         "print(json.dumps(sorted(sys.modules)))"
     )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
-    loaded = set(json.loads(result.stdout.splitlines()[-1]))
+    loaded = set(json.loads(python_prints(script).splitlines()[-1]))
     assert not loaded & {"pyspark", "pyarrow", "construct", "numpy", "rich", "zstandard", "prometheus_client", "kazoo"}
     assert not {m for m in loaded if m.startswith(("kproto._codec", "kproto.reference", "kproto.capture", "channel"))}
     assert not {f"kproto.cli.{name}" for name in COMMANDS} & loaded
@@ -171,8 +170,7 @@ def test_inspecting_needs_no_optional_package() -> None:
         f"import sys, kproto.cli; kproto.cli.main(['inspect', {CAPTURE!r}, '--errors'], standalone_mode=False);"
         "print(sorted({'pyspark', 'pyarrow', 'pandas', 'construct', 'numpy', 'channel'} & set(sys.modules)))"
     )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
-    assert result.stdout.splitlines()[-1] == "[]"
+    assert python_prints(script).splitlines()[-1] == "[]"
 
 
 def test_a_reader_that_goes_away_ends_the_command_quietly() -> None:

@@ -2,12 +2,12 @@
 
 import gc
 import json
-import subprocess
 import sys
 import tracemalloc
 from typing import Any
 
 import pytest
+from commands import python_prints
 from wire import array, i16, i32, i64, string, tags, varint
 
 from kproto.codec import decode_request, decode_response, encode
@@ -127,10 +127,7 @@ print(json.dumps((kept() - before) / n))
 
 
 def kept_for_each(kind: str, n: int) -> float:
-    run = subprocess.run(
-        [sys.executable, "-c", PEAK, kind, str(n)], capture_output=True, text=True, timeout=120, check=True
-    )
-    return float(json.loads(run.stdout))
+    return float(json.loads(python_prints(PEAK, kind, str(n))))
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")

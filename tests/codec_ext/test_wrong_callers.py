@@ -3,11 +3,10 @@
 What crashed a process once runs in a process of its own, so that a crash is a failure with a name.
 """
 
-import subprocess
-import sys
 import textwrap
 
 import pytest
+from commands import python_prints
 
 COMMON = """
 import array, ctypes, gc, sys, threading
@@ -64,10 +63,7 @@ def struct_in(capsule):
 
 def run(code: str) -> str:
     """What a program prints; it must end by itself."""
-    program = COMMON + textwrap.dedent(code)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, f"exit {done.returncode}\n{done.stderr[:1500]}"
-    return done.stdout
+    return python_prints(COMMON + textwrap.dedent(code))
 
 
 PROGRAMS = {

@@ -4,11 +4,10 @@ Each codec runs in a process of its own with a hard limit on its address space, 
 and never touched would show.
 """
 
-import subprocess
-import sys
 import textwrap
 
 import pytest
+from commands import python_prints
 from conftest import IMPLEMENTATIONS, CodecImplementation
 from strategies import MESSAGES, VERSIONS, Struct, by_hand, fields_with_paths, plain_json
 from wire import i16, i32, varint
@@ -108,8 +107,4 @@ def grown(implementation: CodecImplementation, asked: list[list[object]]) -> int
     import json
 
     lines = "\n".join(json.dumps(question) for question in asked)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, implementation.tag], input=lines, capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return int(done.stdout)
+    return int(python_prints(PROGRAM, implementation.tag, input=lines))

@@ -1,12 +1,12 @@
 """Columns are built as ``pyarrow.array`` builds them, and tables from rows and back."""
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from commands import python_prints
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,13 +61,8 @@ def test_a_table_without_rows_has_a_chunk_of_each_column() -> None:
 
 def test_captures_become_columns_without_pandas() -> None:
     """Its import takes longer than a small capture."""
-    said = subprocess.run(
-        [sys.executable, "-c", "import sys; from kproto.tables import decode, scan; "
-         "list(decode(scan([sys.argv[1]]))); "
-         "print('pandas' in sys.modules)", CAPTURE],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert said.stdout.strip() == "False"
+    text = "import sys; from kproto.tables import decode, scan; list(decode(scan([sys.argv[1]])))"
+    assert python_prints(f"{text}; print('pandas' in sys.modules)", CAPTURE).strip() == "False"
 
 
 @given(
