@@ -586,7 +586,7 @@ class _Job:
                 keys = _file_keys(read_parquet(self._stored.place(file), ["capture", "file"]))
                 if not pc.any(pc.is_in(keys, value_set=changed)).as_py():
                     continue
-            stored = read_parquet(self._stored.place(file)).select(rows.column_names)
+            stored = read_parquet(self._stored.place(file), rows.column_names)
             rows = pa.concat_tables([stored.filter(pc.invert(pc.is_in(_file_keys(stored), value_set=again))), rows])
             self._new.drop(file)
         table = _joined_captures(merged_rows("captures", rows), joiner)

@@ -518,16 +518,15 @@ class Joiner:
                 self._states.clear()
                 self._segments.clear()
             self._states[name, again] = None
-            try:
-                state, segments = _thawed(self._load(name))
-                self._segments[name] = segments
-                if state is not None:
-                    collector, _summary, waiting = thaw(state)
-                    self._states[name, again] = (
-                        _Standing(collector, waiting, set()) if isinstance(collector, Collector) else None
-                    )
-            except (ValueError, TypeError):
-                pass  # they are damaged: the frames across this border are lost
+            if (data := self._load(name)) is not None:
+                with suppress(ValueError, TypeError):  # they are damaged: the frames across this border are lost
+                    state, segments = thaw(data)
+                    if isinstance(segments, dict):
+                        self._segments[name] = segments
+                    if isinstance(state, bytes):
+                        collector, _summary, waiting = thaw(state)
+                        if isinstance(collector, Collector):
+                            self._states[name, again] = _Standing(collector, waiting, set())
         return self._states[name, again]
 
 
@@ -545,13 +544,3 @@ class _Standing(NamedTuple):
     collector: Collector
     waiting: list[Frame]
     read: set[bytes]
-
-
-def _thawed(data: bytes | None) -> tuple[bytes | None, dict[bytes, list[bytes]]]:
-    if data is None:
-        return None, {}
-    found: Any = thaw(data)
-    state, segments = found
-    if not (state is None or isinstance(state, bytes)) or not isinstance(segments, dict):
-        raise ValueError("these are no edges")
-    return state, segments

@@ -112,8 +112,7 @@ class KnownTable:
 
     def _read(self, file: str, columns: list[str] | None = None, rows: pc.Expression | None = None) -> pa.Table:
         assert self._stored is not None
-        schema = self._schema if columns is None else pa.schema([self._schema.field(name) for name in columns])
-        table = read_parquet(self._stored.place(file), schema.names).select(schema.names).cast(schema)
+        table = read_parquet(self._stored.place(file), columns or self._schema.names)
         return table if rows is None else table.filter(rows)
 
     def _without_marks(self, rows: pa.Table) -> pa.Table:

@@ -383,13 +383,14 @@ def readable(tables: Place) -> Iterator[None]:
 
 
 def read_parquet(file: Place, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the rows of a Parquet file, of some columns or all.
+    """Return the rows of a Parquet file, of some columns in their order, or all.
 
     Raises:
         pa.ArrowException: See ``opened_parquet``.
     """
     with opened_parquet(file) as opened:
-        return opened.read(columns=columns)
+        table = opened.read(columns=columns)
+    return table if columns is None else table.select(columns)
 
 
 @contextmanager
@@ -415,11 +416,12 @@ def _beyond_limits(file: Place, footer: pq.FileMetaData, size: int) -> str | Non
     """Say what no file of this size that kproto writes holds; what reads it would need much memory. None: nothing."""
     rows, folder = footer.num_rows, file.parent
     name = (folder.parent if folder.name.startswith("date=") else folder).name
-    columns, wanted = footer.schema.to_arrow_schema(), file_schema(name) if name in _STORED else pa.schema([])
-    if lacking := set(wanted.names) - set(columns.names):
-        return f"has no column {min(lacking)}: another version or program wrote it"
-    if foreign := [each.name for each in wanted if not columns.field(each.name).type.equals(each.type)]:
-        return f"has a column {foreign[0]} of another type: another version or program wrote it"
+    columns = footer.schema.to_arrow_schema()
+    for each in sorted(file_schema(name), key=lambda field: field.name) if name in _STORED else ():
+        at = columns.get_all_field_indices(each.name)
+        if [columns.field(number).type for number in at] != [each.type]:
+            wrong = f"a column {each.name} of another type" if at else f"no column {each.name}"
+            return f"has {wrong}: another version or program wrote it"
     if rows > size * _MOST_ROWS_A_BYTE or rows * _ROW_BYTES.get(name, 0) > size:
         return f"claims {rows} rows in {size} bytes, more than can be"
     unpacked = sum(footer.row_group(number).total_byte_size for number in range(footer.num_row_groups))
@@ -435,5 +437,5 @@ def whole_table(stored: StoredTables, name: str, columns: Sequence[str] | None =
         pa.ArrowException: See ``opened_parquet``.
     """
     schema = TABLES[name] if columns is None else pa.schema([TABLES[name].field(column) for column in columns])
-    found = [read_parquet(file, schema.names).select(schema.names).cast(schema) for file in stored.files(name)]
+    found = [read_parquet(file, schema.names) for file in stored.files(name)]
     return pa.concat_tables([schema.empty_table(), *found])
