@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from pyarrow.fs import FileSystem
 from werkzeug.serving import make_server
 
@@ -23,6 +22,8 @@ class ObjectStore:
     """
 
     def __init__(self) -> None:
+        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app  # takes half a second
+
         self._server = make_server("127.0.0.1", 0, self._serve, threaded=True)
         self._application = DomainDispatcherApplication(create_backend_app)
         self._thread = threading.Thread(target=self._server.serve_forever, name="object-store")
