@@ -56,7 +56,7 @@ def assert_tables(fleet: PlannedFleet, directory: Path, *, per_host: bool) -> No
 CASES = [
     pytest.param(
         fleet, per_host, id=f"{name}, {'per host' if per_host else 'one capture'}",
-        marks=[pytest.mark.slow] * ("large" in name or (per_host and name != "everything")),
+        marks=[pytest.mark.slow] * (name == "another seed" or "large" in name or (per_host and name != "everything")),
     )
     for name, fleet in FLEETS.items()
     for per_host in (False, True)
