@@ -271,12 +271,14 @@ def reassignments(facts: Facts) -> Iterator[Reassignment]:
     """Yield the changes of partitions' replicas, one for each partition and target.
 
     LeaderAndIsr names the replicas that are added and removed from version 3 on, and with them the target, however far
-    the reassignment has come; before, each change of the replicas counts. Where a version names them, a change whose
-    begin is not in the captures is none: its target is unknown.
+    the reassignment has come. Before, each change of the replicas counts; they come first and others go then, so that
+    of one that does both the captures lack the parts. Where a version names them, a change whose begin is not in the
+    captures is none: its target is unknown, as where UpdateMetadata alone tells of it and others may yet go.
     """
     for (topic, number), life in facts.told_lives:
         requests = (sighting.body.request for sighting in life.sightings)
-        is_known = not any(r.api_key == ApiKey.LEADER_AND_ISR and r.api_version >= _NAMES_TARGETS for r in requests)
+        is_named = any(r.api_key == ApiKey.LEADER_AND_ISR and r.api_version >= _NAMES_TARGETS for r in requests)
+        is_known = not is_named
         under_way: Reassignment | None = None
         before: State | None = None
         now = 0
@@ -294,7 +296,9 @@ def reassignments(facts: Facts) -> Iterator[Reassignment]:
                 yield former._replace(end=now)
             elif under_way is None and before is not None and is_known:
                 old, new = frozenset(before.replicas), frozenset(state.replicas)
-                if old != new:
+                if is_named and state.adding_replicas is None and old < new:
+                    continue
+                if old != new and (is_named or old < new or new < old):
                     yield Reassignment(topic, number, now, now, new - old, old - new, state.replicas)
             is_known = is_known or state.adding_replicas is not None
             before = state

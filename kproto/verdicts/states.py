@@ -248,8 +248,10 @@ class Incarnation:
             known = first.setdefault(key, sighting)
             if known is not sighting and (state.recovering is not None or state.adding_replicas is not None):
                 of = known.state
+                is_other = bool(of.replicas and state.replicas) and set(of.replicas) != set(state.replicas)
+                takes = of.adding_replicas is None and not is_other
                 both = of._replace(
-                    adding_replicas=state.adding_replicas if of.adding_replicas is None else of.adding_replicas,
+                    adding_replicas=(state if takes else of).adding_replicas,
                     removing_replicas=of.removing_replicas or state.removing_replicas,
                     recovering=state.recovering if of.recovering is None else of.recovering,
                     is_new=of.is_new or state.is_new,
@@ -328,14 +330,18 @@ class Incarnation:
 
 
 def _reassigned(steps: list[Sighting]) -> list[Sighting]:
-    """Add to states that UpdateMetadata alone tells what a reassignment changes: it goes on with the same replicas."""
+    """Add to states that UpdateMetadata alone tells what a reassignment changes: it goes on with the same replicas.
+
+    With others it has ended; whether another has begun is unknown where none was under way.
+    """
     found = steps[:1]
     for step in steps[1:]:
         before, state = found[-1].state, step.state
         if state.adding_replicas is None and before.adding_replicas is not None:
             goes_on = set(state.replicas) == set(before.replicas)
             adding, removing = (before.adding_replicas, before.removing_replicas) if goes_on else ((), ())
-            state = state._replace(adding_replicas=adding, removing_replicas=removing)
+            if goes_on or before.adding_replicas or before.removing_replicas:
+                state = state._replace(adding_replicas=adding, removing_replicas=removing)
         found.append(step._replace(state=state))
     return found
 
