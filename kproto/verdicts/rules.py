@@ -605,7 +605,7 @@ def _deletions(doctor: Doctor) -> Iterator[Finding]:
     removals = facts.removals
     yield from _cancelled(doctor)
     found: dict[tuple[str, str, Any], list[tuple[int, int]]] = defaultdict(list)  # each with its last state's time
-    unsure: set[tuple[str, Any]] = set()
+    unsure: dict[tuple[str, Any], str] = {}
     errors: dict[tuple[str, Any], int] = {}
     settled = doctor.us("settled")
     for (topic, number), lives in facts.incarnations.items():
@@ -632,7 +632,9 @@ def _deletions(doctor: Doctor) -> Iterator[Finding]:
                 if error is not None:
                     errors[topic, broker] = error
                 if (topic, number, broker) in facts.unanswered_deletions:
-                    unsure.add((topic, broker))
+                    unsure[topic, broker] = "the capture has no answer to a deletion that was sent"
+                elif returned and not _shows_removal(doctor, broker, deleted, since):
+                    unsure[topic, broker] = _UNSHOWN
     verbs = {
         "KP040": "has not accepted the deletion of {}",
         "KP041": "never got the deletion of {} and is back: its log stays",
@@ -646,12 +648,39 @@ def _deletions(doctor: Doctor) -> Iterator[Finding]:
         text = f"Broker {broker} {verbs[rule].format(topic)}"
         if rule == "KP040" and (topic, broker) in errors:
             text = f"Broker {broker} refused the deletion of {topic} with {error_name(errors[topic, broker])}"
-        lacks = "the capture has no answer to a deletion that was sent" if (topic, broker) in unsure else ""
+        lacks = unsure.get((topic, broker), "")
         dead = facts.dead_since(broker)
         if broker not in asked and (dead is None or dead > first):
             lacks = "the capture has no request to that broker"
         of: dict[str, Any] = {"broker": broker, "topic": topic}
         yield doctor.finding(rule, text, first, since=since, count=len(deletions), lacks=lacks, **of)
+
+
+_UNSHOWN: Final = "the capture lacks the connection on which it may have been told"
+
+
+def _shows_removal(doctor: Doctor, broker: Any, decided: int, since: int) -> bool:
+    """Whether the captures show what a broker was told in the seconds in which it is told to delete a log.
+
+    What passed before a connection's first packet in the captures, or after its last, leaves no gap in its bytes. So a
+    connection has to begin soon, and to go on or to be the last for a while; and a controller that lists a broker as
+    back as soon as it takes over may not be the first that did.
+
+    Args:
+        doctor: The doctor.
+        broker: The broker.
+        decided: When others were told that the log is to go.
+        since: When the broker could be told so: then, or when it came back.
+    """
+    facts, soon = doctor.facts, doctor.us("told") // 4  # in real captures one that is back is told within 1.3 s
+    is_taken_over = any(decided < one.since <= since <= one.since + soon for one in facts.controllers)
+    if since == decided:  # controllers of KRaft list brokers that are down: there it is back as it registers
+        again = (life.first for life in facts.lives if life.broker == broker and life.is_kraft and life.former)
+        since = next((ts for ts in again if ts > decided), since)
+    spans, first = facts.spans[broker], since + soon
+    following = spans.begins_after(first) or facts.recorded_until(broker)
+    is_last = (spans.last_before(first) or 0) >= since and following - first > doctor.us("settled")
+    return not is_taken_over and (is_last or spans.covers(first, first + soon))
 
 
 def _cancelled(doctor: Doctor) -> Iterator[Finding]:
@@ -670,7 +699,10 @@ def _cancelled(doctor: Doctor) -> Iterator[Finding]:
             gone = facts.removals.last(place, broker)
             if (gone is None or gone < hosts[broker]) and facts.recorded_until(broker) - since > doctor.us("told"):
                 text = f"Broker {broker} no longer holds a replica of {named(place)}, and never deleted its log"
-                yield doctor.finding("KP041", text, since, broker=broker, place=place)
+                back = facts.back_since(broker, since, doctor.us("told"))
+                lacks = "" if _shows_removal(doctor, broker, since, back) else _UNSHOWN
+                of: dict[str, Any] = {"lacks": lacks, "broker": broker, "place": place}
+                yield doctor.finding("KP041", text, since, since=hosts[broker], **of)
 
 
 def _partition_errors(doctor: Doctor) -> Iterator[Finding]:

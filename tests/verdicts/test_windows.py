@@ -26,7 +26,7 @@ from kproto.generate.truth import Truth
 from kproto.tables.resolved import resolved_pieces
 from kproto.verdicts.catalogue import LIMITS
 from kproto.verdicts.doctor import Finding
-from kproto.verdicts.events import events
+from kproto.verdicts.events import events, reassignments
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.rules import findings
 from tests.hosts import Recorded, by_host
@@ -35,18 +35,24 @@ MINUTE_US = 60_000_000
 SLOWER = 120
 DAMAGE = {"KP061", "KP065"}
 SLOW_LIMITS = {name: SLOWER * of.default for name, of in LIMITS.items() if of.unit in ("s", "ms", "minutes")}
+PATHS = {name_of(path): path for path in [*CAPTURES, *(CAPTURES[0].parent / "bugs").glob("*.pcap.gz")]}
 some_captures = st.sampled_from(CAPTURES)
 some_part = st.integers(1, 99).map(lambda percent: percent / 100)
 few = drawn(6, 15)
 
 
-def found_in(window: Window, limits: Mapping[str, float] | None = None) -> list[Finding]:
+def facts_in(window: Window) -> Facts | None:
     with TemporaryDirectory() as directory:
         path = window.write(Path(directory) / "window.pcap")
         try:
-            return findings(Facts([kproto.tables.read(path)]), limits)
+            return Facts([kproto.tables.read(path)])
         except CaptureError:  # the window has no control request
-            return []
+            return None
+
+
+def found_in(window: Window, limits: Mapping[str, float] | None = None) -> list[Finding]:
+    facts = facts_in(window)
+    return [] if facts is None else findings(facts, limits)
 
 
 @cache
@@ -65,7 +71,7 @@ def alarms(found: list[Finding]) -> set[tuple[Any, ...]]:
 
 @few
 @given(some_captures, some_part)
-@example(next(path for path in CAPTURES if name_of(path) == "ibp-2.8-a"), 0.2341217)  # a slow broker is told late
+@example(PATHS["ibp-2.8-a"], 0.2341217)  # a slow broker is told late
 def test_a_capture_that_begins_later_accuses_nobody_else_and_finds_what_lies_in_it(path: Path, part: float) -> None:
     window, every = whole(path)
     begin = window.at(part)
@@ -111,7 +117,7 @@ def test_lost_packets_accuse_nobody_and_are_told(path: Path, seed: int) -> None:
 
 
 def test_an_outage_that_may_have_ended_in_a_stretch_without_packets_is_uncertain() -> None:
-    window, _every = whole(next(path for path in CAPTURES if name_of(path) == "ibp-2.4-IV0-a"))
+    window, _every = whole(PATHS["ibp-2.4-IV0-a"])
     lasting = [f for f in found_in(window.lacking(0.513, 0.663)) if f.rule == "KP010"]
     assert len(lasting) == 17
     assert {f.cannot_tell for f in lasting} == {"requests that may have ended it are not in the capture"}
@@ -201,7 +207,7 @@ def test_captures_of_some_hosts_accuse_no_broker_of_another(seed: int, hosts: se
     ],
 )
 def test_the_capture_of_one_host_accuses_nobody_else(name: str, slower: int, tmp_path: Path) -> None:
-    window, _every = whole(next(path for path in CAPTURES if name_of(path) == name))
+    window, _every = whole(PATHS[name])
     window = window.slower(slower)
     limits = {"queued": slower * LIMITS["queued"].default}
     every = found_in(window, limits)
@@ -213,17 +219,41 @@ def test_the_capture_of_one_host_accuses_nobody_else(name: str, slower: int, tmp
         assert alarms(findings(facts, limits)) <= alarms(every)
 
 
+def reassigned(facts: Facts) -> set[tuple[Any, ...]]:
+    return {(*row[:2], row.added, row.removed, frozenset(row.replicas)) for row in reassignments(facts)}
+
+
+@few
+@given(some_captures, some_part, st.sampled_from([0.01, 0.05, 0.15]))
+@example(PATHS["ibp-2.2-a"], 0.70482, 0.05)  # the connection that began before shows no more
+@example(PATHS["ibp-2.6-a"], 0.51517, 0.01)  # that of a broker that comes back begins in it
+@example(PATHS["ibp-1.0-a"], 0.5987, 0.15)  # a broker comes back, and another controller is the first to list it
+@example(PATHS["ibp-2.4-IV0-a"], 0.19259, 0.15)  # a replica goes, and is told to stop
+@example(PATHS["ibp-3.9-migration-a"], 0.43525, 0.01)  # UpdateMetadata alone tells of a reassignment under way
+@example(PATHS["KAFKA-9212-2.4.1"], 0.3062, 0.05)  # replicas come, and others go
+@example(PATHS["KAFKA-13972-3.9.1"], 0.26444, 0.05)  # one that is cancelled: LeaderAndIsr has the replicas before
+def test_a_stretch_without_packets_accuses_nobody_and_shows_no_other_reassignment(
+    path: Path, since: float, length: float
+) -> None:
+    window, every = whole(path)
+    facts, of_all = facts_in(window.lacking(since, since + length)), facts_in(window)
+    if facts is not None:
+        assert of_all is not None
+        assert alarms(findings(facts)) <= alarms(every)
+        assert reassigned(facts) <= reassigned(of_all)
+
+
 @pytest.mark.parametrize(("name", "since", "until"), [("ibp-2.4-IV0-a", 0.423, 0.573), ("ibp-2.8-a", 0.343, 0.493)])
 def test_a_deletion_amid_a_stretch_without_packets_accuses_no_broker(name: str, since: float, until: float) -> None:
     """One that came back behind it may have accepted the deletion on a connection that ended in it."""
-    window, every = whole(next(path for path in CAPTURES if name_of(path) == name))
+    window, every = whole(PATHS[name])
     found = found_in(window.lacking(since, until))
     assert alarms(found) <= alarms(every)
     assert "bytes of its connection are missing in the capture" in {f.cannot_tell for f in found if f.rule == "KP041"}
 
 
 def test_how_a_broker_left_is_unknown_where_what_told_so_may_be_missing(tmp_path: Path) -> None:
-    window, _every = whole(next(path for path in CAPTURES if name_of(path) == "ibp-2.4-IV1-a"))
+    window, _every = whole(PATHS["ibp-2.4-IV1-a"])
     found = []
     for name, part in (("whole", window), ("part", window.lacking(0.574, 0.585))):
         facts = Facts(resolved_pieces([str(part.write(tmp_path / f"{name}.pcap"))]))
@@ -244,7 +274,7 @@ def test_what_is_stopped_by_a_deletion_shows_no_controlled_shutdown(
     name: str, snaplen: int, broker: int, tmp_path: Path
 ) -> None:
     """The capture lacks the rest of the deletion."""
-    window, _every = whole(next(path for path in CAPTURES if name_of(path) == name))
+    window, _every = whole(PATHS[name])
     facts = Facts(resolved_pieces([str(window.cut_to(snaplen).write(tmp_path / "window.pcap"))]))
     assert facts.how_it_left(broker, facts.absences[broker][0].since) is None
 
