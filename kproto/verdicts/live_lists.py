@@ -1,35 +1,48 @@
 """The live brokers as a controller knew them, from the lists that it sent.
 
-Each broker gets the lists in the order in which the controller made them, but a slow one gets them later than others.
-So lists are followed broker by broker: what one was sent before another was sent it is no change again. Where the
-captures begin to show what a broker was sent, or miss a list, it may be behind the others: a list that nobody else was
-sent counts there once a second one follows.
+Each broker gets the lists of one controller in the order in which the controller made them, but a slow one gets them
+later than others, by any number of lists. So the lists of all brokers are matched with one sequence of places: what one
+was sent before another was sent it is no change again. A list that has no place yet waits until a later one of the same
+broker has: then it is between the two, or before all that is known. What still waits at the end, as it is of a broker
+that is behind or the only one that captures go on to show, counts from the second list that no other was sent on.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
+from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
-_UNPLACED = -1
+_UNPLACED = Fraction(-1)
 Live = TypeVar("Live")
 """A list, or what names it."""
 
 
-class LiveLists(Generic[Live]):
-    """The lists of live brokers that accepted updates hold.
+@dataclass(slots=True)
+class _Sent(Generic[Live]):
+    """What a receiver was sent: its newest list that has a place, the first and the last that it may be, what waits."""
 
-    Attributes:
-        changes: When the live brokers changed (us since 1970), with the brokers from then on; in order.
-    """
+    last_ts: int = 0
+    live: Live | None = None
+    first: Fraction = _UNPLACED
+    last: Fraction = _UNPLACED
+    waiting: list[tuple[int, Live]] = field(default_factory=list)
+
+
+class LiveLists(Generic[Live]):
+    """The lists of live brokers that accepted updates hold."""
 
     def __init__(self) -> None:
-        self.changes: list[tuple[int, Live]] = []
+        self._past: list[tuple[int, Live]] = []  # the changes of controllers that were replaced
         self._reign = False, -1
-        self._first = 0  # the place of the first change of this controller epoch
-        self._places: dict[Live, list[int]] = {}  # of the changes of this epoch, in order
-        self._sent: dict[Any, tuple[int, int, Live]] = {}
-        """Of each receiver its newest list, with the first and the last place that it may have; -1: none has it."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._told: dict[Fraction, tuple[int, Live]] = {}  # by place, the time at which the first receiver was sent it
+        self._order: list[Fraction] = []
+        self._places: dict[Live, list[Fraction]] = {}
+        self._sent: dict[Any, _Sent[Live]] = {}
 
     def add(self, ts: int, reign: tuple[bool, int], receiver: Any, live: Live) -> None:
         """Add the list in the next update that a broker accepted.
@@ -43,23 +56,78 @@ class LiveLists(Generic[Live]):
         if reign < self._reign:
             return
         if reign > self._reign:
-            self._reign, self._first = reign, len(self.changes)
-            self._places.clear()
-            self._sent.clear()
-            if self.changes and self.changes[-1][1] == live:
-                self._first -= 1
-                self._places[live] = [self._first]
-        first, last, before = self._sent.get(receiver, (_UNPLACED, _UNPLACED, None))
-        if live == before:
-            return
-        places = self._places.get(live, [])
-        ahead = bisect_right(places, first)
-        newest = len(self.changes) - 1
-        if ahead < len(places):
-            self._sent[receiver] = places[ahead], places[-1], live
-        elif last < newest >= self._first and (before is None or last != _UNPLACED):
-            self._sent[receiver] = first, _UNPLACED, live
+            self._past = self.changes
+            self._reign = reign
+            self._begin()
+        sent = self._sent.setdefault(receiver, _Sent())
+        sent.last_ts = ts
+        if live != (sent.waiting[-1][1] if sent.waiting else sent.live):
+            self._match(sent, ts, live)
+
+    @property
+    def changes(self) -> list[tuple[int, Live]]:
+        """When the live brokers changed (us since 1970), with the brokers from then on; in order."""
+        late = sorted((sent for sent in self._sent.values() if sent.waiting), key=lambda sent: sent.waiting[0][0])
+        others = max((sent.last_ts for sent in self._sent.values() if not sent.waiting), default=0)
+        for counts in (False, True):
+            for sent in late:
+                waiting, sent.waiting = sent.waiting, []
+                for ts, live in waiting:
+                    is_newest = sent.waiting or sent.last == self._order[-1]
+                    if counts and is_newest and ts > others and live not in self._places:
+                        sent.waiting.clear()
+                        self._place(sent, self._order[-1] + 1, ts, live)
+                    else:
+                        self._match(sent, ts, live)
+        found: list[tuple[int, Live]] = []
+        known = self._order if self._past else self._order[bisect_left(self._order, 0) :]
+        for place in reversed(known):
+            ts, live = self._told[place]
+            found.append((min(ts, found[-1][0]) if found else ts, live))
+        found.reverse()
+        return self._past + found[bool(self._past and found and self._past[-1][1] == found[0][1]) :]
+
+    def _match(self, sent: _Sent[Live], ts: int, live: Live) -> None:
+        """Find the place of the next list of a receiver."""
+        place = self._ahead(sent, live)
+        if place is not None:
+            waiting, sent.waiting = sent.waiting, []
+            for earlier in waiting:
+                found = self._ahead(sent, earlier[1])
+                if found is None or found >= place:
+                    sent.waiting.append(earlier)
+                else:
+                    self._take(sent, found, *earlier)
+            self._insert(sent, place)
+            self._take(sent, place, ts, live)
+        elif self._order and sent.first < self._order[-1]:
+            sent.waiting.append((ts, live))
         else:
-            self._sent[receiver] = newest + 1, newest + 1, live
-            self.changes.append((ts, live))
-            self._places.setdefault(live, []).append(newest + 1)
+            self._place(sent, self._order[-1] + 1 if self._order else Fraction(), ts, live)
+
+    def _ahead(self, sent: _Sent[Live], live: Live) -> Fraction | None:
+        places = self._places.get(live, [])
+        ahead = bisect_right(places, sent.first)
+        return places[ahead] if ahead < len(places) else None
+
+    def _take(self, sent: _Sent[Live], place: Fraction, ts: int, live: Live) -> None:
+        """Note that a receiver was sent the list of a place."""
+        self._told[place] = min(ts, self._told[place][0]), live
+        sent.live, sent.first, sent.last = live, place, self._places[live][-1]
+        sent.waiting.clear()
+
+    def _insert(self, sent: _Sent[Live], place: Fraction) -> None:
+        """Give places to lists that wait and have none ahead, if what the receiver was sent before is next to them."""
+        waiting, sent.waiting = sent.waiting, []
+        at = bisect_left(self._order, place)
+        former = self._order[at - 1] if at else place - 1
+        is_next = sent.first == sent.last == former if at else sent.live is None
+        if is_next and all(self._ahead(sent, live) is None for _ts, live in waiting):
+            for number, (ts, live) in enumerate(waiting, 1):
+                self._place(sent, former + (place - former) * number / (len(waiting) + 1), ts, live)
+
+    def _place(self, sent: _Sent[Live], place: Fraction, ts: int, live: Live) -> None:
+        self._told[place] = ts, live
+        insort(self._order, place)
+        insort(self._places.setdefault(live, []), place)
+        sent.live, sent.first, sent.last = live, place, place

@@ -29,6 +29,47 @@ def test_the_changes_are_those_that_the_controller_made(
     assert [ts for ts, _live in found.changes] == sorted(ts for ts, _live in found.changes)
 
 
+@settings(deadline=None)
+@given(st.lists(st.frozensets(st.integers(1, 4)), min_size=1, max_size=12, unique=True), st.integers(0, 5), st.data())
+def test_brokers_several_lists_behind_make_no_change_and_hide_none(
+    lists: list[frozenset[int]], shown: int, data: st.DataObject
+) -> None:
+    """Each broker is told while it is alive, up to five lists behind the controller; broker 0 always is.
+
+    The capture begins with broker 0's first list, or with others that were told up to ``shown`` lists more.
+    """
+    queues = {broker: [at for at, live in enumerate(lists) if not broker or broker in live] for broker in range(5)}
+    told = [] if shown else [(0, queues[0].pop(0))]
+    newest = min(shown, len(lists) - 1)
+    while any(queues.values()):
+        late = [broker for broker, queue in queues.items() if queue and queue[0] <= newest - 5]
+        ready = late or [broker for broker, queue in queues.items() if queue and queue[0] <= newest]
+        pick = data.draw(st.sampled_from([*ready, -1] if newest < len(lists) - 1 and not late else ready))
+        if pick < 0:
+            newest += 1
+        else:
+            told.append((pick, queues[pick].pop(0)))
+    found: LiveLists[frozenset[int]] = LiveLists()
+    for ts, (broker, at) in enumerate(told):
+        found.add(ts, (False, 1), broker, lists[at])
+    began = next(ts for ts, (broker, _at) in enumerate(told) if not broker)
+    before = max((at for _broker, at in told[:began]), default=0)  # what was older may be of no known time
+    assert [live for _ts, live in found.changes] == lists[-len(found.changes) :]
+    assert len(found.changes) >= len(lists) - before
+    for ts, live in found.changes:
+        place = lists.index(live)
+        first, itself = (min(ts for ts, (_, at) in enumerate(told) if at in some) for some in
+                         (range(place, len(lists)), (place,)))  # fmt: skip
+        assert first <= ts <= itself
+
+
+def test_who_starts_after_others_is_told_the_newest_list_before_they_are() -> None:
+    found = LiveLists()
+    for ts, receiver, live in [(1, 2, {0, 1, 2}), (2, 1, {1}), (3, 1, {0, 1}), (4, 0, {0, 1}), (5, 1, {0, 1, 2})]:
+        found.add(ts, (False, 1), receiver, frozenset(live))
+    assert found.changes == [(1, {0, 1, 2})]
+
+
 def test_a_receiver_whose_first_list_is_older_makes_no_change() -> None:
     found = LiveLists()
     found.add(1, (False, 1), "fast", frozenset({1, 2}))
