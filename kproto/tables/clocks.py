@@ -267,7 +267,10 @@ def _fitted(name: str, shared: list[tuple[int, int]], few: int, least: int) -> P
         return difference - round(drift * (ts - anchor) / 1_000_000)
 
     differences = sorted(straight(ts, difference) for ts, difference in shared)
-    agreed = densest(differences, _WIDTHS_US[0])
+    agreed, exact = densest(differences, _WIDTHS_US[0]), densest(differences, _WIDTHS_US[2])
+    if len(exact) >= few and len(exact) > len(densest(agreed, _WIDTHS_US[2])):
+        # A queue delays several by about as much, never to the millisecond.
+        agreed = [one for one in differences if abs(one - exact[0]) <= _WIDTHS_US[0] / 2]
     near = [one for one in differences if abs(one) <= _WIDTHS_US[0] / 2]
     if 2 * len(near) >= len(agreed):
         agreed = near  # no other difference is as probable as none

@@ -83,6 +83,17 @@ def test_two_updates_tell_a_clock_only_where_no_broker_was_told_so_late(
     assert (clock.reference, clock.offset_us) == ("a" if offset_us else "b", pytest.approx(offset_us, abs=30_000))
 
 
+QUEUED = [814844, 1176, 157765, -279, 758962, 564703, 558987, 547841, 568565, 70, 37543]
+"""By how many us each of eleven updates reached one broker after another; four waited in one queue."""
+
+
+@pytest.mark.parametrize("ahead_us", [-60_000_000, 70_000_000])
+def test_updates_that_waited_in_one_queue_tell_no_clock(ahead_us: int) -> None:
+    here = {bytes([at]): BEGIN + 1_000_000 * at for at in range(len(QUEUED))}
+    clock = clock_of(here, {key: ts + ahead_us + us for (key, ts), us in zip(here.items(), QUEUED, strict=True)})
+    assert (clock.reference, clock.offset_us) == ("a", pytest.approx(ahead_us, abs=5_000))
+
+
 @given(st.integers(0, 1000), st.integers(1, 30), st.integers(2, 9))
 def test_what_comes_at_once_at_both_counts_once(seed: int, count: int, copies: int) -> None:
     """A broker that comes back is told of many partitions at once, long after another: no clock is late by that."""
