@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from kproto.api import ApiKey
 from kproto.error_codes import error_name
 from kproto.text import counted, pasted
+from kproto.verdicts.catalogue import LIMITS
 from kproto.verdicts.epochs import broker_name, the_broker
 from kproto.verdicts.facts import SHUTDOWN, named, was_named_before
 from kproto.verdicts.states import FIRST_EPOCHS, NO_LEADER, micros
@@ -219,11 +220,16 @@ def _who_accepted(facts: Facts, ended: Sequence[tuple[Partition, Incarnation]]) 
     first = min(life.deleted or 0 for _partition, life in shown)
     since = min(life.sightings[-1].ts for _partition, life in shown)
     last = max(first + _AT_ONCE, facts.end - _AT_ONCE)  # it may only just have been decided
+    told, settled = (int(LIMITS[name].default * _SECOND) for name in ("told", "settled"))
     lacking = {
         broker
         for broker in lacking
         if not facts.may_hide(broker, first, last, _AT_ONCE, since)
         and (broker not in facts.spans or facts.spans[broker].began_before(last))  # it may only just be back
+        and (
+            not facts.took_part(broker, facts.back_since(broker, first, told), facts.end)
+            or facts.shows_removal(broker, first, told, settled)
+        )
     }
     if not lacking or not all(was_named_before(life) for _partition, life in shown):
         return ""

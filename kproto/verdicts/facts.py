@@ -754,6 +754,29 @@ class Facts:
         absence = first_within(self.absences.get(broker, ()), ts, ts + within - 1)
         return ts if absence is None else absence.until or self.end
 
+    def shows_removal(self, broker: Any, decided: int, told: int, settled: int) -> bool:
+        """Whether the captures show what a broker was told in the seconds in which it is told to delete a log.
+
+        What passed before a connection's first packet in the captures, or after its last, leaves no gap in its bytes.
+        So a connection has to begin soon, and to go on or to be the last for a while; and a controller that lists a
+        broker as back as soon as it takes over may not be the first that did.
+
+        Args:
+            broker: The broker.
+            decided: When others were told that the log is to go.
+            told, settled: Within how long, in us, a broker is told, and a change follows from its coming.
+        """
+        since = self.back_since(broker, decided, told)
+        soon = told // 4  # in real captures one that is back is told within 1.3 s
+        is_taken_over = any(decided < one.since <= since <= one.since + soon for one in self.controllers)
+        if since == decided:  # controllers of KRaft list brokers that are down: there it is back as it registers
+            again = (life.first for life in self.lives if life.broker == broker and life.is_kraft and life.former)
+            since = next((ts for ts in again if ts > decided), since)
+        spans, first = self.spans[broker], since + soon
+        following = spans.begins_after(first) or self.recorded_until(broker)
+        is_last = (spans.last_before(first) or 0) >= since and following - first > settled
+        return not is_taken_over and (is_last or spans.covers(first, first + soon))
+
     def how_it_left(self, broker: int, ts: int) -> str | None:
         """How a broker left the live brokers at a time, by what the controller did since it came.
 

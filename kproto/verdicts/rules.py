@@ -633,7 +633,7 @@ def _deletions(doctor: Doctor) -> Iterator[Finding]:
                     errors[topic, broker] = error
                 if (topic, number, broker) in facts.unanswered_deletions:
                     unsure[topic, broker] = "the capture has no answer to a deletion that was sent"
-                elif returned and not _shows_removal(doctor, broker, deleted, since):
+                elif returned and not facts.shows_removal(broker, deleted, doctor.us("told"), doctor.us("settled")):
                     unsure[topic, broker] = _UNSHOWN
     verbs = {
         "KP040": "has not accepted the deletion of {}",
@@ -659,30 +659,6 @@ def _deletions(doctor: Doctor) -> Iterator[Finding]:
 _UNSHOWN: Final = "the capture lacks the connection on which it may have been told"
 
 
-def _shows_removal(doctor: Doctor, broker: Any, decided: int, since: int) -> bool:
-    """Whether the captures show what a broker was told in the seconds in which it is told to delete a log.
-
-    What passed before a connection's first packet in the captures, or after its last, leaves no gap in its bytes. So a
-    connection has to begin soon, and to go on or to be the last for a while; and a controller that lists a broker as
-    back as soon as it takes over may not be the first that did.
-
-    Args:
-        doctor: The doctor.
-        broker: The broker.
-        decided: When others were told that the log is to go.
-        since: When the broker could be told so: then, or when it came back.
-    """
-    facts, soon = doctor.facts, doctor.us("told") // 4  # in real captures one that is back is told within 1.3 s
-    is_taken_over = any(decided < one.since <= since <= one.since + soon for one in facts.controllers)
-    if since == decided:  # controllers of KRaft list brokers that are down: there it is back as it registers
-        again = (life.first for life in facts.lives if life.broker == broker and life.is_kraft and life.former)
-        since = next((ts for ts in again if ts > decided), since)
-    spans, first = facts.spans[broker], since + soon
-    following = spans.begins_after(first) or facts.recorded_until(broker)
-    is_last = (spans.last_before(first) or 0) >= since and following - first > doctor.us("settled")
-    return not is_taken_over and (is_last or spans.covers(first, first + soon))
-
-
 def _cancelled(doctor: Doctor) -> Iterator[Finding]:
     """Living brokers that hosted a partition, are none of its replicas any more and never accepted to delete it."""
     facts = doctor.facts
@@ -699,8 +675,8 @@ def _cancelled(doctor: Doctor) -> Iterator[Finding]:
             gone = facts.removals.last(place, broker)
             if (gone is None or gone < hosts[broker]) and facts.recorded_until(broker) - since > doctor.us("told"):
                 text = f"Broker {broker} no longer holds a replica of {named(place)}, and never deleted its log"
-                back = facts.back_since(broker, since, doctor.us("told"))
-                lacks = "" if _shows_removal(doctor, broker, since, back) else _UNSHOWN
+                is_shown = facts.shows_removal(broker, since, doctor.us("told"), doctor.us("settled"))
+                lacks = "" if is_shown else _UNSHOWN
                 of: dict[str, Any] = {"lacks": lacks, "broker": broker, "place": place}
                 yield doctor.finding("KP041", text, since, since=hosts[broker], **of)
 

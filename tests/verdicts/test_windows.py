@@ -4,6 +4,7 @@
 """
 
 import gzip
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -194,8 +195,7 @@ def test_captures_of_some_hosts_accuse_no_broker_of_another(seed: int, hosts: se
     found = findings(facts, {"min-isr": 2})
     assert alarms(found) <= alarms(every)
     of_all = Facts(resolved_pieces([str(window.write(tmp_path / "all.pcap"))]))
-    named, named_by_all = ({e.text for e in events(of) if "have not accepted" in e.text} for of in (facts, of_all))
-    assert named <= named_by_all
+    assert not_accepted(facts) <= not_accepted(of_all)
     assert "the captures lack what a controller sent to that broker" in {f.cannot_tell for f in found}
 
 
@@ -217,6 +217,11 @@ def test_the_capture_of_one_host_accuses_nobody_else(name: str, slower: int, tmp
     for name, part in parts.items():
         facts = Facts(resolved_pieces([str(part.write(tmp_path / name))]))
         assert alarms(findings(facts, limits)) <= alarms(every)
+
+
+def not_accepted(facts: Facts) -> set[tuple[str | None, str]]:
+    told = [event for event in events(facts) if "have not accepted" in event.text]
+    return {(event.topic, broker) for event in told for broker in re.findall(r"\d+", event.text.rpartition("[")[2])}
 
 
 def reassigned(facts: Facts) -> set[tuple[Any, ...]]:
@@ -241,6 +246,7 @@ def test_a_stretch_without_packets_accuses_nobody_and_shows_no_other_reassignmen
         assert of_all is not None
         assert alarms(findings(facts)) <= alarms(every)
         assert reassigned(facts) <= reassigned(of_all)
+        assert not_accepted(facts) <= not_accepted(of_all)
 
 
 @pytest.mark.parametrize(("name", "since", "until"), [("ibp-2.4-IV0-a", 0.423, 0.573), ("ibp-2.8-a", 0.343, 0.493)])
