@@ -6,7 +6,7 @@ it first and last. See ``docs/verdicts.md``. Times are us since 1970.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -224,7 +224,7 @@ def _live_changes(listing: Iterable[tuple[Request, frozenset[int]]]) -> list[tup
     lists: LiveLists[frozenset[int]] = LiveLists()
     for request, live in listing:
         lists.add(request.ts, request.reign, (request.broker_id, request.is_logged), live)
-    return lists.changes
+    return lists.changes()
 
 
 def _absences(changes: Iterable[tuple[int, frozenset[int]]]) -> dict[int, list[Stretch]]:
@@ -754,6 +754,19 @@ class Facts:
         absence = first_within(self.absences.get(broker, ()), ts, ts + within - 1)
         return ts if absence is None else absence.until or self.end
 
+    @cached_property
+    def _reigns_since(self) -> list[int]:
+        return sorted(one.since for one in self.controllers)
+
+    @cached_property
+    def _registered_again(self) -> dict[Any, list[int]]:
+        """When each broker registered again with controllers of KRaft."""
+        found: dict[Any, list[int]] = defaultdict(list)
+        for life in self.lives:
+            if life.is_kraft and life.former:
+                insort(found[life.broker], life.first)
+        return found
+
     def shows_removal(self, broker: Any, decided: int, told: int, settled: int) -> bool:
         """Whether the captures show what a broker was told in the seconds in which it is told to delete a log.
 
@@ -768,10 +781,12 @@ class Facts:
         """
         since = self.back_since(broker, decided, told)
         soon = told // 4  # in real captures one that is back is told within 1.3 s
-        is_taken_over = any(decided < one.since <= since <= one.since + soon for one in self.controllers)
+        taken_over = bisect_right(self._reigns_since, since)
+        is_taken_over = taken_over > 0 and self._reigns_since[taken_over - 1] > max(decided, since - soon - 1)
         if since == decided:  # controllers of KRaft list brokers that are down: there it is back as it registers
-            again = (life.first for life in self.lives if life.broker == broker and life.is_kraft and life.former)
-            since = next((ts for ts in again if ts > decided), since)
+            again = self._registered_again[broker]
+            place = bisect_right(again, decided)
+            since = again[place] if place < len(again) else since
         spans, first = self.spans[broker], since + soon
         following = spans.begins_after(first) or self.recorded_until(broker)
         is_last = (spans.last_before(first) or 0) >= since and following - first > settled

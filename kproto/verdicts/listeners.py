@@ -43,12 +43,12 @@ def broken_listeners(doctor: Doctor) -> Iterator[Finding]:
         if request.live_brokers_id is not None and request.error_code == 0 and not request.is_logged:
             lists.add(request.ts, request.reign, request.broker_id, request.live_brokers_id)
     if _all_on_loopback(facts):
-        for ts, name in lists.changes[:1]:
+        for ts, name in lists.changes()[:1]:
             several = {broker for broker, *_listener in facts.listeners[name]}
             yield doctor.finding(_RULE, f"All {len(several)} brokers advertise loopback addresses alone", ts, facts.end)
         return
     began: dict[tuple[str, object], tuple[int, str, int | None]] = {}
-    for ts, name in [*lists.changes, (facts.end, b"")]:
+    for ts, name in [*lists.changes(), (facts.end, b"")]:
         present = faults.get(name, {})
         for key in sorted(began.keys() - present.keys(), key=str):
             first, text, broker = began.pop(key)

@@ -15,6 +15,8 @@ from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
 _UNPLACED = Fraction(-1)
+_FINEST = 1 << 64
+"""The largest denominator of a place between two: halves of halves of lists that nobody sends cost no more."""
 Live = TypeVar("Live")
 """A list, or what names it."""
 
@@ -56,7 +58,7 @@ class LiveLists(Generic[Live]):
         if reign < self._reign:
             return
         if reign > self._reign:
-            self._past = self.changes
+            self._past = self.changes()
             self._reign = reign
             self._begin()
         sent = self._sent.setdefault(receiver, _Sent())
@@ -64,9 +66,8 @@ class LiveLists(Generic[Live]):
         if live != (sent.waiting[-1][1] if sent.waiting else sent.live):
             self._match(sent, ts, live)
 
-    @property
     def changes(self) -> list[tuple[int, Live]]:
-        """When the live brokers changed (us since 1970), with the brokers from then on; in order."""
+        """When the live brokers changed (us since 1970), with the brokers from then on; what waits gets its place."""
         late = sorted((sent for sent in self._sent.values() if sent.waiting), key=lambda sent: sent.waiting[0][0])
         others = max((sent.last_ts for sent in self._sent.values() if not sent.waiting), default=0)
         for counts in (False, True):
@@ -97,6 +98,7 @@ class LiveLists(Generic[Live]):
                 if found is None or found >= place:
                     sent.waiting.append(earlier)
                 else:
+                    self._insert(sent, found)
                     self._take(sent, found, *earlier)
             self._insert(sent, place)
             self._take(sent, place, ts, live)
@@ -122,7 +124,11 @@ class LiveLists(Generic[Live]):
         at = bisect_left(self._order, place)
         former = self._order[at - 1] if at else place - 1
         is_next = sent.first == sent.last == former if at else sent.live is None
-        if is_next and all(self._ahead(sent, live) is None for _ts, live in waiting):
+        if (
+            is_next
+            and place.denominator <= _FINEST >= former.denominator
+            and all(self._ahead(sent, live) is None for _ts, live in waiting)
+        ):
             for number, (ts, live) in enumerate(waiting, 1):
                 self._place(sent, former + (place - former) * number / (len(waiting) + 1), ts, live)
 
