@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kproto.api import CONTROL_APIS
@@ -15,13 +16,12 @@ if TYPE_CHECKING:
 
     from kproto.tables.bodies import RequestPartition
     from kproto.verdicts.answers import Verdict
-    from kproto.verdicts.knowledge import PartitionChange
+    from kproto.verdicts.knowledge import Changes, PartitionChange
     from kproto.verdicts.timeline import Entry
 
 _UPDATE_TYPES: Final = {1: "incremental", 2: "full"}
 _LONGEST_JSON: Final = 160
 """The number of characters of another API's request that are shown."""
-_MOST_KEPT: Final = 64
 _MOST_TOPICS: Final = 4
 _LONGEST_RANGES: Final = 24
 
@@ -81,7 +81,7 @@ def parts_of(entry: Entry, name_limit: int | None = None) -> Iterator[str]:
         kind = _UPDATE_TYPES.get(entry.body.update_type)
         yield f"KRaft {kind}" if kind else "KRaft"
     yield from _broker_part(entry)
-    yield from _partition_words(entry.partitions, name_limit)
+    yield from _partition_words(entry.wanted, name_limit)
 
 
 def _broker_part(entry: Entry) -> Iterator[str]:
@@ -96,20 +96,9 @@ def _broker_part(entry: Entry) -> Iterator[str]:
         yield f"live brokers {ranges(after)} unchanged"
 
 
-_kept: Final[dict[tuple[int, int | None], tuple[Sequence[PartitionChange], list[str]]]] = {}
-"""Partitions with their words: the same update goes to every broker."""
-
-
-def _partition_words(partitions: Sequence[PartitionChange], name_limit: int | None) -> list[str]:
-    key = (id(partitions), name_limit)
-    known = _kept.get(key)
-    if known is not None and known[0] is partitions:
-        return known[1]
-    if len(_kept) >= _MOST_KEPT:
-        _kept.clear()
-    parts = list(_partition_parts(partitions, name_limit))
-    _kept[key] = (partitions, parts)
-    return parts
+@lru_cache(64)  # the same update goes to every broker
+def _partition_words(changes: Changes, name_limit: int | None) -> list[str]:
+    return list(_partition_parts(changes.partitions, name_limit))
 
 
 def _partition_parts(changes: Sequence[PartitionChange], name_limit: int | None) -> Iterator[str]:

@@ -22,7 +22,8 @@ from kproto.cli.times import parse_duration
 from kproto.errors import CaptureError, ConfigurationError, first_reasons
 from kproto.metadata_log.finding import find
 from kproto.text import printable
-from kproto.verdicts.timeline import Entry, EntryFilters, Timeline
+from kproto.verdicts.states import deletes as says_deletion
+from kproto.verdicts.timeline import Entry, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -182,13 +183,20 @@ def command(
         _print_changes(logs, [], filters, form=form, deletes=deletes)
         return
     apis = None if all_apis and not filters.apis else filters.apis or frozenset(CONTROL_APIS)
-    more = EntryFilters(changes, deletes, None if slow is None else parse_duration(slow), unanswered)
+    least_ns = 0 if slow is None else parse_duration(slow)
+    outcome: list[tuple[object, Callable[[Entry], bool]]] = [
+        (unanswered, lambda entry: entry.exchange.request is not None and entry.exchange.response is None),
+        (slow, lambda entry: (ms := entry.exchange.latency_ms) is not None and ms * 1_000_000 >= least_ns),
+        (deletes, lambda entry: any(says_deletion(change.state) for change in entry.partitions)),
+        (changes, lambda entry: entry.is_change),
+    ]
     is_live = follow or _STANDARD_INPUT in captures
     interrupted = False
     with reading() as progress:
         every = None if apis is None else apis | frozenset(CONTROL_APIS)
         source = _Captures(tuple(captures_alone), filters, every, progress, cluster, follow=follow)
-        timeline = Timeline(source.filters, more, apis=apis, strict=strict, follow=is_live)
+        tests = [test for given, test in outcome if given]
+        timeline = Timeline(source.filters, tests, apis=apis, strict=strict, follow=is_live)
         print_entry = _printer(filters, form=form, **layout)
         try:
             changed = _with_changes(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kproto.api import CONTROL_APIS, api_name
@@ -17,7 +18,7 @@ from kproto.capture.summary import LOSSES
 from kproto.tables.bodies import prefix_fields
 from kproto.tables.filters import Filters
 from kproto.verdicts.request_figures import Latencies
-from kproto.verdicts.timeline import EntryFilters, Timeline
+from kproto.verdicts.timeline import Entry, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from kproto.tables.bodies import RequestPrefix
     from kproto.types import BrokerId
     from kproto.verdicts.doctor import Finding
-    from kproto.verdicts.timeline import Entry
 
 _NS: Final = 1_000_000_000
 _MOST_IN_FLIGHT: Final = 10_000
@@ -161,7 +161,7 @@ class LiveFold:
         self._window_s = window_s
         self._summaries = summaries
         self._thrifty = thrifty
-        self._timeline = Timeline(Filters(broker_ids=self._broker_ids), EntryFilters(changes=True), follow=True)
+        self._timeline = Timeline(Filters(broker_ids=self._broker_ids), [attrgetter("is_change")], follow=True)
         self._seconds: dict[int, _Second] = {}
         self._in_flight: dict[Frame, None] = {}
         self._ids: dict[Endpoint, BrokerId] = {}

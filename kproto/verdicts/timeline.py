@@ -15,10 +15,9 @@ from kproto.tables.json_choice import named_ids, names_partition
 from kproto.verdicts.answers import PartitionError, Verdict, partition_reason, verdict_of
 from kproto.verdicts.epochs import Epochs, broker_name, refusal_reason
 from kproto.verdicts.knowledge import Changes, Knowledge, PartitionChange
-from kproto.verdicts.states import deletes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kproto.capture import Endpoint, Exchange
     from kproto.tables.filters import Filters
@@ -29,23 +28,6 @@ _HELD: Final = 1000
 
 _REMEMBERED: Final = 64
 """The number of changes whose wanted partitions are cached, since the same update goes to every broker."""
-
-
-@dataclass(frozen=True, slots=True)
-class EntryFilters:
-    """The filters of ``inspect`` on a request's outcome, beside ``Filters``.
-
-    Attributes:
-        changes: Only requests that changed something at their broker, as far as the capture shows.
-        deletes: Only requests that delete partitions.
-        slow_ns: Only requests whose answer took this long or longer.
-        unanswered: Only requests without response.
-    """
-
-    changes: bool = False
-    deletes: bool = False
-    slow_ns: int | None = None
-    unanswered: bool = False
 
 
 @dataclass(slots=True)
@@ -59,8 +41,8 @@ class Entry:
         body: The request's body, None where it cannot be read or it is no control request.
         verdict: The broker's answer; its partition errors are those of wanted partitions.
         reason: The reason why the broker refused the request or a partition, in one clause; may be empty.
-        brokers_before, brokers: Live brokers before and after, of UpdateMetadata; None where not shown.
-        partitions: The wanted partitions and their changes.
+        changes: What it changed at its broker.
+        wanted: The same of wanted partitions alone.
     """
 
     exchange: Exchange
@@ -70,7 +52,12 @@ class Entry:
     verdict: Verdict
     reason: str = ""
     changes: Changes = field(default_factory=Changes)
-    partitions: tuple[PartitionChange, ...] = ()
+    wanted: Changes = field(default_factory=Changes)
+
+    @property
+    def partitions(self) -> tuple[PartitionChange, ...]:
+        """The wanted partitions and their changes."""
+        return self.wanted.partitions
 
     @property
     def time_ns(self) -> int:
@@ -85,11 +72,7 @@ class Entry:
     @property
     def is_change(self) -> bool:
         """Whether the request changed the broker's state of any wanted partition."""
-        if self.verdict.outcome in ("refused", "unreadable"):
-            return False
-        if self.partitions is self.changes.partitions:
-            return self.changes.any
-        return any(change.kind not in ("unchanged", "refused") for change in self.partitions)
+        return not self.verdict.failed and self.wanted.any
 
 
 class Timeline:
@@ -97,7 +80,7 @@ class Timeline:
 
     Args:
         filters: The requests that are wanted.
-        more: Filters on the outcome.
+        tests: What else an entry has to pass, such as tests of its outcome.
         apis: API keys that are wanted, None for all.
         strict: Whether bodies count as unreadable that the protocol forbids though Kafka lets them pass.
         follow: Whether exchanges must be given as they come, without waiting for their broker's id.
@@ -113,14 +96,14 @@ class Timeline:
     def __init__(
         self,
         filters: Filters,
-        more: EntryFilters | None = None,
+        tests: Sequence[Callable[[Entry], bool]] = (),
         *,
         apis: frozenset[int] | None = frozenset(CONTROL_APIS),
         strict: bool = False,
         follow: bool = False,
     ) -> None:
         self._filters = filters
-        self._more = more or EntryFilters()
+        self._tests = tests
         self._apis = apis
         self._strict = strict
         self._follow = follow
@@ -130,7 +113,7 @@ class Timeline:
         self._knowledge = Knowledge()
         self._by_topic_ids = filters.by_partition and (apis is None or not apis <= set(CONTROL_APIS))
         self._topic_names: dict[str, str] = {}
-        self._chosen = lru_cache(_REMEMBERED)(self._wanted_partitions)
+        self._chosen = lru_cache(_REMEMBERED)(self._wanted)
         self.seen: int = 0
         self.given: Counter[int | None] = Counter()
         self.outcomes: Counter[str] = Counter()
@@ -268,7 +251,7 @@ class Timeline:
                 accepted=verdict.accepted,
                 failed=[(error.topic, error.partition) for error in verdict.partition_errors],
             )
-            entry.partitions = self._chosen(entry.changes) if self._filters.by_partition else entry.changes.partitions
+            entry.wanted = self._chosen(entry.changes) if self._filters.by_partition else entry.changes
         if len(wanted_errors) != len(verdict.partition_errors):
             outcome = "ok" if verdict.outcome == "partition errors" and not wanted_errors else verdict.outcome
             entry.verdict = Verdict(outcome, verdict.error_code, wanted_errors)
@@ -281,12 +264,14 @@ class Timeline:
         reasons = (partition_reason(error, body, self._knowledge, target) for error in firsts.values())
         return "; ".join(dict.fromkeys(filter(None, reasons)))
 
-    def _wanted_partitions(self, changes: Changes) -> tuple[PartitionChange, ...]:
+    def _wanted(self, changes: Changes) -> Changes:
         wants = self._filters.wants_partition
-        return tuple(change for change in changes.partitions if wants(change.state.topic, change.state.partition))
+        return Changes(
+            tuple(change for change in changes.partitions if wants(change.state.topic, change.state.partition))
+        )
 
     def _wants(self, entry: Entry) -> bool:
-        filters, more, verdict = self._filters, self._more, entry.verdict
+        filters, verdict = self._filters, entry.verdict
         if filters.controllers and not (
             entry.sender is not None and filters.wants_controller(entry.sender.controller_id)
         ):
@@ -298,12 +283,4 @@ class Timeline:
             return False
         if not filters.wants_errors(request=verdict.failed, partition=bool(verdict.partition_errors)):
             return False
-        if more.unanswered and not (entry.exchange.request is not None and entry.exchange.response is None):
-            return False
-        if more.slow_ns is not None:
-            latency_ms = entry.exchange.latency_ms
-            if latency_ms is None or latency_ms * 1_000_000 < more.slow_ns:
-                return False
-        if more.deletes and not any(deletes(change.state) for change in entry.partitions):
-            return False
-        return not more.changes or entry.is_change
+        return all(test(entry) for test in self._tests)
