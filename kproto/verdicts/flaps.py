@@ -6,7 +6,7 @@ Times are us since 1970.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from kproto.verdicts.doctor import MINUTE, Doctor
 from kproto.verdicts.facts import is_near
@@ -19,26 +19,12 @@ if TYPE_CHECKING:
     from kproto.verdicts.states import Incarnation
 
 
-class Flapping(NamedTuple):
-    """A partition whose leader or ISR flaps.
+def flapping(doctor: Doctor) -> Iterator[tuple[Literal["leader", "ISR"], Partition, int, list[int], frozenset[int]]]:
+    """Yield the partitions that exist and flap: by the limits flaps, flap-minutes and settled.
 
-    Attributes:
-        what: Which of the two.
-        partition: The partition.
-        most: The most changes within the window.
-        times: The times of the changes that make it flap, ascending: none that follows from a broker's coming or going.
-        leaders: The leaders that came with these changes.
+    Each with what flaps; the most changes within the window; the times of those that make it flap, ascending, without
+    those that follow from a broker's coming or going; and the leaders that came with them.
     """
-
-    what: Literal["leader", "ISR"]
-    partition: Partition
-    most: int
-    times: list[int]
-    leaders: frozenset[int]
-
-
-def flapping(doctor: Doctor) -> Iterator[Flapping]:
-    """Yield the partitions that exist and flap: by the limits flaps, flap-minutes and settled."""
     facts, window = doctor.facts, int(doctor.limits["flap-minutes"] * MINUTE)
     for partition, life in facts.present.items():
         for what, changes in _changes(facts, life, doctor.us("settled")).items():
@@ -46,7 +32,7 @@ def flapping(doctor: Doctor) -> Iterator[Flapping]:
             if times:
                 some = set(times)
                 leaders = frozenset(leader for ts, leader in changes if ts in some)
-                yield Flapping(what, partition, most_within(times, window), times, leaders)
+                yield what, partition, most_within(times, window), times, leaders
 
 
 def _changes(facts: Facts, life: Incarnation, settled: int) -> dict[Literal["leader", "ISR"], list[tuple[int, int]]]:

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import cache
 from itertools import accumulate, pairwise, zip_longest
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,7 +40,7 @@ from kproto.verdicts.states import (
     first_within,
     most_within,
 )
-from kproto.verdicts.updates import Behind, Late, brokers_behind, late_updates, missed_updates
+from kproto.verdicts.updates import Behind, brokers_behind, late_updates, missed_updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -455,14 +455,14 @@ def _updates(doctor: Doctor) -> Iterator[Finding]:
         text = f"Broker {broker} missed {counted(len(times), 'metadata update')} that most others got"
         of: dict[str, Any] = {"count": len(times), "broker": broker}
         yield doctor.finding("KP031", text, min(times), max(times), is_shown=bool(certain), **of)
-    late: dict[Any, list[Late]] = defaultdict(list)
-    for one in late_updates(doctor):
-        late[one.broker].append(one)
+    late: dict[Any, list[tuple[int, int]]] = defaultdict(list)
+    for broker, delay, ts in late_updates(doctor):
+        late[broker].append((delay, ts))
     for broker, some in late.items():
-        worst = max(some, key=lambda one: one.delay)
+        worst, at = max(some, key=itemgetter(0))
         updates = counted(len(some), "metadata update")
-        text = f"{the_broker(broker)} was told {updates} late, by up to {worst.delay / SECOND:.1f} s"
-        yield doctor.finding("KP032", text, min(one.ts for one in some), worst.ts, count=len(some), broker=broker)
+        text = f"{the_broker(broker)} was told {updates} late, by up to {worst / SECOND:.1f} s"
+        yield doctor.finding("KP032", text, min(ts for _, ts in some), at, count=len(some), broker=broker)
 
 
 _ANSWERED: Final = {
@@ -798,9 +798,9 @@ def findings(facts: Facts, limits: Mapping[str, float] | None = None) -> list[Fi
         limits: Limits by name that differ from their default.
     """
     found = _found_in_all(facts, limits) if facts.fits else _found(facts, limits)
-    if any(finding.cannot_tell and "absence" in RULES[finding.rule].rests_on for finding in found) or _is_mostly_unread(
-        facts
-    ):
+    unread = sum(request.decode_error is not None for request in facts.requests)
+    is_unsure = any(finding.cannot_tell and "absence" in RULES[finding.rule].rests_on for finding in found)
+    if is_unsure or 2 * unread > len(facts.requests):
         found = [replace(f, severity="warning") if f.rule in _DAMAGE and f.severity == "note" else f for f in found]
     return sorted(found, key=lambda f: (f.rank, f.rule, f.first, f.text))
 
@@ -824,11 +824,6 @@ def _found_in_all(facts: Facts, limits: Mapping[str, float] | None) -> list[Find
             found.setdefault((finding.severity, *finding.key), finding)
         kept = {key: finding for key, finding in kept.items() if key in found} if number else found
     return list(kept.values())
-
-
-def _is_mostly_unread(facts: Facts) -> bool:
-    """Whether the bytes of most control requests cannot be read."""
-    return 2 * sum(request.decode_error is not None for request in facts.requests) > len(facts.requests)
 
 
 _DAMAGE: Final = frozenset({"KP061", "KP065"})

@@ -22,14 +22,6 @@ if TYPE_CHECKING:
 _TWO: Final = 2
 
 
-class Late(NamedTuple):
-    """An update that reached a broker late, by ``delay`` us."""
-
-    broker: Any
-    delay: int
-    ts: int
-
-
 class Behind(NamedTuple):
     """A partition whose newest state a live broker was never sent.
 
@@ -68,8 +60,8 @@ def missed_updates(doctor: Doctor) -> Iterator[tuple[int, Body]]:
                 yield broker, body
 
 
-def late_updates(doctor: Doctor) -> Iterator[Late]:
-    """Yield the updates that reached a broker late.
+def late_updates(doctor: Doctor) -> Iterator[tuple[Any, int, int]]:
+    """Yield the updates that reached a broker late: the broker, how late in us, and when.
 
     That is: more than the limit late-ms and late-factor times the usual delay after the first broker, to a broker that
     was told something before and did not come or go since, while no other request to it was in flight that the update
@@ -90,7 +82,7 @@ def late_updates(doctor: Doctor) -> Iterator[Late]:
                 and not facts.was_busy(broker, first, doctor.us("queued"))
                 and not _covered(facts, body, broker, first - 1, doctor.us("told"))
             ):
-                yield Late(broker, delay, first)
+                yield broker, delay, first
 
 
 def brokers_behind(doctor: Doctor) -> Iterator[Behind]:
