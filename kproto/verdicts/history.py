@@ -24,7 +24,7 @@ from kproto.api import ApiKey
 from kproto.tables.arrays import array_of, as_binary, numbers_in, rows_of, table_of
 from kproto.tables.schemas import INTS, TIME, column, described
 from kproto.verdicts.stale import CLUSTER
-from kproto.verdicts.states import BEING_DELETED, ISR_CHANGES, NO_LEADER, STATE_ORDER, Incarnations, isr_change
+from kproto.verdicts.states import BEING_DELETED, NO_LEADER, STATE_ORDER, Incarnations
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -85,7 +85,10 @@ SENT_COLUMNS: Final = ("cluster", "body_id", "ts", "frame_id", "controller_id", 
 Counts = tuple[dict[str, int], list[dict[str, Any]]]
 """Totals, and the partitions whose leaders changed most, as ``History.counts`` gives them."""
 
-COUNTS: Final = ("leader_changes", "leader_lost", *(f"isr_{kind}s" for kind in ISR_CHANGES))
+_ISR_CHANGES: Final = {(True, False): "shrink", (False, True): "expand", (True, True): "swap"}
+"""The kind of change of an ISR, by whether brokers left and whether brokers came; none where only the order differs."""
+
+COUNTS: Final = ("leader_changes", "leader_lost", *(f"isr_{kind}s" for kind in _ISR_CHANGES.values()))
 
 _ROWS: Final = pa.schema(
     [
@@ -501,5 +504,5 @@ def _in_order(states: Collection[_Step]) -> list[_Step]:
 def _isr_change(before: bytes, after: bytes) -> tuple[str | None, list[int], list[int]]:
     """The kind of change from one ISR to the next, the brokers that left, and those that came."""
     old, new = numbers_in(before), numbers_in(after)
-    kind = isr_change(set(old), set(new))
-    return kind, [broker for broker in old if broker not in new], [broker for broker in new if broker not in old]
+    left, came = [broker for broker in old if broker not in new], [broker for broker in new if broker not in old]
+    return _ISR_CHANGES.get((bool(left), bool(came))), left, came

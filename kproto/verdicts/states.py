@@ -63,11 +63,6 @@ _UNTOLD: Final = 1 << 31
 FOREVER: Final = 1 << 62
 """A time after all others."""
 
-_ISR_CHANGES: Final = {(True, False): "shrink", (False, True): "expand", (True, True): "swap"}
-"""The kind of change of an ISR, by whether brokers left and whether brokers came."""
-
-ISR_CHANGES: Final = tuple(_ISR_CHANGES.values())
-
 
 def deletes(state: RequestPartition) -> bool:
     """Whether a request says with this state that the partition is deleted: its log, or its whole topic."""
@@ -429,8 +424,3 @@ class Incarnations(list[Incarnation]):
             life = self[-1]
         if life.deleted is None:
             life.deleted = ts
-
-
-def isr_change(old: AbstractSet[int], new: AbstractSet[int]) -> str | None:
-    """The kind of change from one ISR to the next: one of ``ISR_CHANGES``; None where only the order differs."""
-    return _ISR_CHANGES.get((bool(old - new), bool(new - old)))
