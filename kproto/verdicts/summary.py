@@ -70,7 +70,7 @@ class _Deletions:
     """Deletions of logs by StopReplica, and of topics by UpdateMetadata's leader -2."""
 
     def __init__(self) -> None:
-        self._sent: dict[bytes, dict[object, tuple[int, int]]] = defaultdict(dict)  # body -> broker -> first, last
+        self._sent: dict[bytes, set[tuple[object, int]]] = defaultdict(set)  # body -> brokers and times
         self._bodies: dict[tuple[str, bytes], set[int]] = defaultdict(set)
         self._topics: set[str] = set()
 
@@ -80,11 +80,7 @@ class _Deletions:
         for body_id, broker_id, *address, ts in rows_of(
             stops, ("body_id", "broker_id", "server_ip", "server_port", "ts")
         ):
-            self._add(body_id, target_of(broker_id, *address), ts, ts)
-
-    def _add(self, body_id: bytes, broker: object, first: int, last: int) -> None:
-        known = self._sent[body_id].get(broker, (first, last))
-        self._sent[body_id][broker] = min(first, known[0]), max(last, known[1])
+            self._sent[body_id].add((target_of(broker_id, *address), ts))
 
     def add_states(self, states: pa.Table) -> None:
         """Add rows of ``partition_states``."""
@@ -98,26 +94,25 @@ class _Deletions:
         """Add the deletions of another collection."""
         self._topics |= other._topics
         for body_id, sent in other._sent.items():
-            for broker, span in sent.items():
-                self._add(body_id, broker, *span)
+            self._sent[body_id] |= sent
         for key, partitions in other._bodies.items():
             self._bodies[key] |= partitions
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row a topic: its deleted ``partitions``, the ``brokers`` concerned, if it went whole, and when."""
         deleted: dict[str, set[int]] = {topic: set() for topic in self._topics}
-        sent: dict[str, list[tuple[object, tuple[int, int]]]] = defaultdict(list)
+        sent: dict[str, list[tuple[object, int]]] = defaultdict(list)
         for (topic, body_id), partitions in self._bodies.items():
             deleted.setdefault(topic, set()).update(partitions)
-            sent[topic] += self._sent.get(body_id, {}).items()
+            sent[topic] += self._sent.get(body_id, ())
         return [
             {
                 "topic": topic,
                 "partitions": sorted(partitions),
-                "brokers": sorted({broker for broker, _span in sent[topic]}, key=lambda b: (isinstance(b, str), b)),
+                "brokers": sorted({broker for broker, _ts in sent[topic]}, key=lambda b: (isinstance(b, str), b)),
                 "whole_topic": topic in self._topics,
-                "first": moment(min(first for _broker, (first, _last) in sent[topic])) if sent[topic] else None,
-                "last": moment(max(last for _broker, (_first, last) in sent[topic])) if sent[topic] else None,
+                "first": moment(min(ts for _broker, ts in sent[topic])) if sent[topic] else None,
+                "last": moment(max(ts for _broker, ts in sent[topic])) if sent[topic] else None,
             }
             for topic, partitions in sorted(deleted.items())
         ]
@@ -157,7 +152,10 @@ class Figures:
             self._deletions.add_requests(accepted)
             bodies = first_accepted([accepted.select(ACCEPTED.names)])
         if "partition_errors" in tables:
-            self._add_partition_errors(tables["partition_errors"], tables["responses"])
+            errors, responses = tables["partition_errors"], tables["responses"]
+            position = pc.index_in(errors["frame_id"], value_set=responses["frame_id"].combine_chunks())
+            apis = responses["api_key"].take(position).to_pylist()
+            self._partition_errors.update(zip(apis, errors["error_code"].to_pylist(), strict=True))
         if "brokers" in tables:
             names = list(SUMMARY_COLUMNS["brokers"])
             listed = tables["brokers"].group_by(names, use_threads=False).aggregate([])  # each capture lists them all
@@ -168,11 +166,6 @@ class Figures:
         if "bad_inputs" in tables:
             self._bad_inputs += tables["bad_inputs"].select(SUMMARY_COLUMNS["bad_inputs"]).to_pylist()
         return bodies
-
-    def _add_partition_errors(self, errors: pa.Table, responses: pa.Table) -> None:
-        position = pc.index_in(errors["frame_id"], value_set=responses["frame_id"].combine_chunks())
-        apis = responses["api_key"].take(position)
-        self._partition_errors.update(zip(apis.to_pylist(), errors["error_code"].to_pylist(), strict=True))
 
     def add_states(self, states: pa.Table, accepted: pa.Table) -> pa.Table:
         """Add rows of ``partition_states``.
