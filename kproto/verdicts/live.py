@@ -7,7 +7,7 @@ Memory is bounded: counts of the last seconds, the latest changes, and the newes
 from __future__ import annotations
 
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -210,11 +210,11 @@ class LiveFold:
         code = None if response is None else self._error_code(exchange, response)
         second = self._seconds.get(moment // _NS)
         if second is None:
-            second = self._second(moment // _NS)
-        key = api, connection.server
-        counts = second.get(key)
-        if counts is None:
-            counts = second[key] = _Counts()
+            second = self._seconds[moment // _NS] = defaultdict(_Counts)
+            oldest = self._last_ns // _NS - self._window_s
+            for other in [other for other in self._seconds if other < oldest]:  # no window holds it any more
+                del self._seconds[other]
+        counts = second[api, connection.server]
         counts.requests += 1
         if code != 0:
             counts.errors += 1
@@ -238,15 +238,6 @@ class LiveFold:
             if not self._thrifty and self._unexamined >= len(self._examined):
                 self._examine()
             self._examined_bytes -= self._examined.popleft().frame.length
-
-    def _second(self, number: int) -> _Second:
-        """Begin the counts of a second; those that no window holds any more are dropped."""
-        found: _Second = {}
-        self._seconds[number] = found
-        oldest = self._last_ns // _NS - self._window_s
-        for other in [other for other in self._seconds if other < oldest]:
-            del self._seconds[other]
-        return found
 
     def _error_code(self, exchange: Exchange, response: Frame) -> int | None:
         """Return the error code of an answer, None where it cannot be read; equal short answers are decoded once."""
@@ -306,15 +297,15 @@ class LiveFold:
         time_ns = max(time_ns, self._last_ns)
         first = max((time_ns // _NS - self._window_s + 1) * _NS, self._first_ns)
         seconds = max((time_ns - first) / _NS, 1.0)
-        groups: dict[int | Endpoint | None, _Counts] = {None: _Counts()}
+        groups: dict[int | Endpoint | None, _Counts] = defaultdict(_Counts, {None: _Counts()})
         for number, second in self._seconds.items():
             if number >= first // _NS:
                 for (api, server), counts in second.items():
                     for key in (None, api, server):
-                        groups.setdefault(key, _Counts()).add(counts)
+                        groups[key].add(counts)
         for request in self._in_flight:
             for key in (None, request.api_key, request.connection.server):
-                groups.setdefault(key, _Counts()).in_flight += 1
+                groups[key].in_flight += 1
         return Snapshot(
             time_ns if self._total else 0,
             seconds,
