@@ -132,11 +132,6 @@ def _why_nothing(path: str, summary: CaptureSummary, filters: Filters) -> str:
     return f"{path}: no {wanted} request; without --api it shows {summary.control_requests} control requests"
 
 
-def has_loss(summary: CaptureSummary) -> bool:
-    """Tell whether bytes of a capture are missing, or could not be used."""
-    return any(_losses(summary))
-
-
 def say_assumed_zone(files: Iterable[str]) -> None:
     """Say in one line that times of logs were read in this machine's zone, because they are written without one.
 
@@ -169,15 +164,10 @@ def saying_zone(pieces: Iterable[dict[str, pa.Table]]) -> Iterator[dict[str, pa.
     """Pass on pieces of tables; at their end say the zone that was assumed for logs."""
     found: list[str] = []
     for piece in pieces:
-        found += assumed_zone_in(piece)
+        rows = piece["captures"].select(["file", "assumed_zone"]).to_pylist() if "captures" in piece else []
+        found += [row["file"] for row in rows if row["assumed_zone"]]
         yield piece
     say_assumed_zone(found)
-
-
-def assumed_zone_in(tables: Mapping[str, pa.Table]) -> list[str]:
-    """The names of the logs whose times were read in this machine's zone, of the table ``captures``."""
-    rows = tables["captures"].select(["file", "assumed_zone"]).to_pylist() if "captures" in tables else []
-    return [row["file"] for row in rows if row["assumed_zone"]]
 
 
 def warn_of_losses(captures: Iterable[Read]) -> None:
@@ -185,7 +175,7 @@ def warn_of_losses(captures: Iterable[Read]) -> None:
     captures = list(captures)
     say_assumed_zone(path for path, summary in captures if summary.assumed_zone)
     for path, summary in captures:
-        if lost := "; ".join(_losses(summary)):
+        if lost := "; ".join(losses(summary)):
             _say(f"warning: {path}: {lost}")
         if summary.all_not_read:
             _say(f"warning: {path}: {not_read_text(summary.all_not_read)}")
@@ -220,7 +210,8 @@ def warn_of_bad_inputs(bad_inputs: Sequence[Mapping[str, Any]], listed: str) -> 
     print(f"warning: {printable(text)}; skipped{others}; {listed}", file=sys.stderr)
 
 
-def _losses(summary: CaptureSummary) -> Iterator[str]:
+def losses(summary: CaptureSummary) -> Iterator[str]:
+    """Yield what bytes of a capture are missing, or could not be used."""
     if missing := "; ".join(losses_of({name: getattr(summary, name) for name in LOSSES})):
         yield f"missing: {missing}"
     count, reason = summary.unusable

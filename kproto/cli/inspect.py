@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kproto.api import CONTROL_APIS
-from kproto.cli.footer import has_loss, print_footer, warn_of_losses
+from kproto.cli.footer import losses, print_footer, warn_of_losses
 from kproto.cli.lines import LineFormatter
 from kproto.cli.options import CaptureCommand, capture_filters, cluster_option, format_option
 from kproto.cli.progress import reading
@@ -224,7 +224,7 @@ def command(
     warn_of_losses(source.read)
     if interrupted:
         raise KeyboardInterrupt
-    if fail_on_loss and any(has_loss(summary) for _path, summary in source.read):
+    if fail_on_loss and any(any(losses(summary)) for _path, summary in source.read):
         context.exit(_EXIT_LOSS)
 
 

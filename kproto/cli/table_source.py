@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kproto.cli.footer import assumed_zone_in, say_assumed_zone, warn_of_bad_inputs
+from kproto.cli.footer import saying_zone, warn_of_bad_inputs
 from kproto.errors import ConfigurationError
 from kproto.tables.filters import Filters
 
@@ -37,9 +37,8 @@ def tables_of(sources: Sequence[Place], filters: Filters) -> Place | dict[str, p
     if place is not None:
         return place
     how = Filters(ports=filters.ports, broker_ids=filters.broker_ids, logs=filters.logs)
-    tables = read(*map(str, sources), filters=how)
+    (tables,) = saying_zone([read(*map(str, sources), filters=how)])
     warn_of_bad_inputs(tables["bad_inputs"].to_pylist(), "all stand in the table bad_inputs")
-    say_assumed_zone(assumed_zone_in(tables))
     return tables
 
 

@@ -17,7 +17,7 @@ from kproto.query import ask, ask_sql
 from kproto.query.hints import explained_by_duckdb
 from kproto.query.views import open_tables
 from kproto.report.requests import SERVER, RequestIndex
-from kproto.report.timeline import keep_changes, timeline
+from kproto.report.timeline import timeline
 from kproto.verdicts.catalogue import RULES, SEVERITIES
 from kproto.verdicts.epochs import partition_error_meaning
 
@@ -87,7 +87,8 @@ def report_facts(
     limits = limits or Limits()
     cut: list[str] = []
     with explained_by_duckdb(), open_tables(tables, cluster, broker_ids) as sql:
-        keep_changes(sql)
+        sql.execute("CREATE TEMP TABLE kept_changes AS SELECT * FROM changes")  # views and several figures read it
+        sql.execute("CREATE OR REPLACE TEMP VIEW changes AS SELECT * FROM kept_changes")
         requests = RequestIndex(sql)
         figures = _Figures(sql, requests, limits.rows, cut)
         senders = figures.controllers()

@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from kproto.report.requests import RequestIndex
 
 
-def keep_changes(sql: duckdb.DuckDBPyConnection) -> None:
-    """Compute the view ``changes`` once: the views above it and several figures read it."""
-    sql.execute("CREATE TEMP TABLE kept_changes AS SELECT * FROM changes")
-    sql.execute("CREATE OR REPLACE TEMP VIEW changes AS SELECT * FROM kept_changes")
-
-
 def timeline(
     sql: duckdb.DuckDBPyConnection,
     clusters: Mapping[str, int],

@@ -199,7 +199,8 @@ class Timeline:
         in_time = self._filters.wants_time(exchange.time_ns)
         sender = prefix_fields(exchange.request) if is_control and exchange.request is not None else None
         if not is_wanted_broker:
-            self._note(exchange, sender)
+            if sender is not None and exchange.response is not None:  # that it is answered shows that it can be read
+                self._learn_epochs(exchange, sender, getattr(exchange.response_message, "error_code", None))
             self.unnamed += broker_id is None and is_wanted_api and in_time
             return None
         body = self._bodies.of(exchange.request) if is_control else None
@@ -210,15 +211,8 @@ class Timeline:
             self._compare(entry)
         return entry if is_wanted_api and in_time and self._wants(entry) else None
 
-    def _note(self, exchange: Exchange, sender: RequestPrefix | None) -> None:
-        """Note the epochs of an unwanted request, which explain refusals of other requests.
-
-        Its body is not decoded: that the broker answered it shows that it can be read.
-        """
-        if sender is not None and exchange.response is not None:
-            self._learn_epochs(exchange, sender, getattr(exchange.response_message, "error_code", None))
-
     def _learn_epochs(self, exchange: Exchange, sender: RequestPrefix, error_code: int | None) -> None:
+        """Note the epochs of a request, wanted or not, which explain refusals of others."""
         moment = exchange.time_ns // 1000
         self._epochs.learn(
             moment, moment, exchange.server, sender.controller_id, sender.controller_epoch, sender.broker_epoch,
