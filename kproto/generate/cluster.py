@@ -40,6 +40,7 @@ class Cluster:
         adding: Of partitions that are being reassigned: the replicas that are added.
         external: Host and port of brokers' second listener, of those that have one.
         gone: Partitions of deleted topics.
+        undeleted: Of brokers that were down then, which they are told to delete when they come back.
         reserved: Partitions that belong to a planted fault; no other event changes their leader or ISR by itself.
         busy: Brokers that belong to a planted fault; no other event stops them.
     """
@@ -65,7 +66,7 @@ class Cluster:
         self.gone: set[int] = set()
         self.reserved: set[int] = set()
         self.busy: set[int] = set()
-        self._undeleted: dict[int, list[int]] = {}  # by broker: partitions that were deleted while it was down
+        self.undeleted: dict[int, list[int]] = {}
         self.topics_left: list[int] = list(range(fleet.topics))
         self.stopped: list[int] = []
         self.former: PlannedController | None = None
@@ -131,8 +132,8 @@ class Cluster:
         contents = [self.update_metadata([], others), self.update_metadata(self.all(), [broker])]
         self._request_type = request_type
         contents += self.leader_and_isr(hosted, [broker])
-        if broker in self._undeleted:
-            contents.append(self.stop_replica([broker], self._undeleted.pop(broker), delete=True))
+        if broker in self.undeleted:
+            contents.append(self.stop_replica([broker], self.undeleted.pop(broker), delete=True))
         leaderless = [p for p in hosted if self.leader[p] == _NO_LEADER and broker in self.isr[p]]
         for partition in leaderless:
             self.elect(partition, broker, self.isr[partition])
@@ -199,7 +200,7 @@ class Cluster:
         self.gone.update(partitions)
         for partition in partitions:
             for broker in set(self.replicas[partition]).difference(self.live):
-                self._undeleted.setdefault(broker, []).append(partition)
+                self.undeleted.setdefault(broker, []).append(partition)
         return [leaving, *stops]
 
     def recreate(self, topic: int, topic_id: bytes) -> list[Content]:
@@ -214,10 +215,6 @@ class Cluster:
             self.leader_epoch[partition] = self.partition_epoch[partition] = 0
             self.controller_epoch[partition] = self.controller.epoch
         return [*self.leader_and_isr(partitions), self.update_metadata(partitions)]
-
-    def forget_deletion(self, broker: int) -> None:
-        """Forget the partitions that were deleted while a broker was down; it is sent no request for them."""
-        self._undeleted.pop(broker, None)
 
     def fail_over(self, without: int | None = None) -> list[Content]:
         """Let another node become the controller; it does not reach the broker ``without``."""

@@ -597,7 +597,7 @@ def _deleted_in_absence(scene: _Scene, cluster: Cluster) -> Generator[list[Conte
     topic, broker = _topic(scene, cluster)
     yield cluster.stop(broker)
     yield cluster.delete(topic)
-    cluster.forget_deletion(broker)
+    cluster.undeleted.pop(broker, None)
     return topic, broker, cluster.topic[cluster.partitions_of(topic)[0]]
 
 
