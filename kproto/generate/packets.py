@@ -21,20 +21,19 @@ _ETHERNET: Final = 1
 PCAP_HEADER: Final = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, _SNAPLEN, _ETHERNET)
 """The head of a pcap file with times in microseconds."""
 
-_FIN, _SYN, _RST, _PSH, _ACK = 1, 2, 4, 8, 16
+_FIN, _SYN, _RST, _PUSH, _ACK = 1, 2, 4, 8, 16
 _BURST_SEGMENTS: Final = 11
 """The segments that a connection sends at a time; then the other side acknowledges, and other connections send."""
 _HANDSHAKE_STEP_NS: Final = 100_000
 _MSS_OPTION: Final = struct.Struct(">BBH")
 _RECORD: Final = struct.Struct("<IIII")
-_IP: Final = struct.Struct(">BBHHHBBH4s4s")
-_TCP_TAIL: Final = struct.Struct(">IBBHHH")
+_HEADERS: Final = struct.Struct(">16sH6sH12sIIH6s")
+"""Ethernet, IPv4 and TCP: in turn what is the same in all packets of a direction, and what is not."""
 _PORTS: Final = struct.Struct(">HH")
 _MAC: Final = b"\x02\x00"
+_IDS: Final = bytes.fromhex("000040004006")  # of no fragment, of 64 hops, of TCP
+_AFTER_FLAGS: Final = bytes.fromhex("ffff00000000")  # the window; the checksum is left to the network card
 _WRAP: Final = 0xFFFFFFFF
-_WINDOW: Final = 65_535
-_TCP_SIZE: Final = 20
-_DONT_FRAGMENT: Final = 0x4000
 _US: Final = 1000
 _CLIENT, _SERVER = 0, 1
 
@@ -156,7 +155,7 @@ def burst_times(size: int, first_ns: int, last_ns: int, mss: int) -> list[int]:
 
 
 def first_sequences(seed: int, connection: PlannedConnection) -> list[int]:
-    """Return the sequence numbers of the client's and the server's SYN."""
+    """Return the sequence numbers of the client's and the server's _SYN."""
     random = random_of(seed, *connection.client, *connection.server, connection.opened_ns)
     return [random.getrandbits(32), random.getrandbits(32)]
 
@@ -172,12 +171,12 @@ class _ConnectionPackets:
         self.connection = connection
         self.mss = mss
         ends = (connection.client, connection.server)
-        addresses = [IPv4Address(end.ip).packed for end in ends]
-        macs = [_MAC + address for address in addresses]
+        hosts = [IPv4Address(end.ip).packed for end in ends]
+        ways = ((0, 1), (1, 0))
         self._next = first_sequences(seed, connection)
-        self._ethernet = [macs[1] + macs[0] + b"\x08\x00", macs[0] + macs[1] + b"\x08\x00"]
-        self._addresses = [(addresses[0], addresses[1]), (addresses[1], addresses[0])]
-        self._ports = [_PORTS.pack(ends[0].port, ends[1].port), _PORTS.pack(ends[1].port, ends[0].port)]
+        self._ethernet = [_MAC + hosts[to] + _MAC + hosts[of] + b"\x08\x00\x45\x00" for of, to in ways]
+        self._ends = [hosts[of] + hosts[to] + _PORTS.pack(ends[of].port, ends[to].port) for of, to in ways]
+        self._sum = 0x4500 + 0x4000 + 0x4006 + sum(struct.unpack(">4H", b"".join(hosts)))
 
     def opened(self) -> Burst:
         """Make the packets of the handshake."""
@@ -196,14 +195,13 @@ class _ConnectionPackets:
         full, rest = divmod(len(data), self.mss)
         out: list[bytes | memoryview] = []
         if full:
-            lead = self._lead(side, time_ns, self.mss)
-            tail = self._tail(side, _ACK)
-            sequence = self._next[side]
+            head = self._head(side, time_ns, self.mss, _ACK)
+            before, sequence, after = head[:-16], self._next[side], head[-12:]
             for at in range(0, full * self.mss, self.mss):
-                out += (lead, (sequence + at & _WRAP).to_bytes(4), tail, data[at : at + self.mss])
+                out += (before, (sequence + at & _WRAP).to_bytes(4), after, data[at : at + self.mss])
             self._next[side] = sequence + full * self.mss & _WRAP
         if rest:
-            out.append(self._packet(side, time_ns, _ACK | _PSH, data[-rest:]))
+            out.append(self._packet(side, time_ns, _ACK | _PUSH, data[-rest:]))
         out.append(self._packet(1 - side, time_ns, _ACK))
         return Burst(time_ns, self.connection, full + bool(rest) + 1, b"".join(out))
 
@@ -228,25 +226,20 @@ class _ConnectionPackets:
     def _packet(
         self, side: int, time_ns: int, flags: int, data: bytes | memoryview = b"", options: bytes = b""
     ) -> bytes:
-        sequence = self._next[side]
-        self._next[side] = sequence + len(data) + bool(flags & (_SYN | _FIN)) & _WRAP
-        lead = self._lead(side, time_ns, len(data), len(options))
-        return b"".join((lead, sequence.to_bytes(4), self._tail(side, flags, len(options)), options, data))
+        head = self._head(side, time_ns, len(options) + len(data), flags + (len(options) << 10))
+        self._next[side] = self._next[side] + len(data) + bool(flags & (_SYN | _FIN)) & _WRAP
+        return b"".join((head, options, data))
 
-    def _lead(self, side: int, time_ns: int, size: int, options: int = 0) -> bytes:
-        """Return a packet's bytes before the sequence number."""
-        length = _TCP_SIZE + options + size
+    def _head(self, side: int, time_ns: int, size: int, flags: int) -> bytes:
+        """Return a packet's bytes before TCP's options and data."""
         seconds, rest = divmod(time_ns, 1_000_000_000)
-        record = _RECORD.pack(seconds, rest // _US, length + 34, length + 34)
-        source, target = self._addresses[side]
-        fields = (0x45, 0, length + 20, 0, _DONT_FRAGMENT, 64, 6)
-        checksum = _checksum(_IP.pack(*fields, 0, source, target))
-        return record + self._ethernet[side] + _IP.pack(*fields, checksum, source, target) + self._ports[side]
-
-    def _tail(self, side: int, flags: int, options: int = 0) -> bytes:
-        """Return a TCP header's bytes from the acknowledgement number on; the checksum is left to the network card."""
-        acknowledged = self._next[1 - side] if flags & _ACK else 0
-        return _TCP_TAIL.pack(acknowledged, (_TCP_SIZE + options) << 2, flags, _WINDOW, 0, 0)
+        total = self._sum + size + 40
+        total = (total & 0xFFFF) + (total >> 16)
+        headers = _HEADERS.pack(
+            self._ethernet[side], size + 40, _IDS, ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF, self._ends[side],
+            self._next[side], self._next[1 - side] if flags & _ACK else 0, flags + 0x5000, _AFTER_FLAGS,
+        )  # fmt: skip
+        return _RECORD.pack(seconds, rest // _US, len(headers) + size, len(headers) + size) + headers
 
 
 def _part(pieces: Sequence[bytes | memoryview], start: int, end: int) -> bytes:
@@ -258,9 +251,3 @@ def _part(pieces: Sequence[bytes | memoryview], start: int, end: int) -> bytes:
             found.append(memoryview(piece)[max(start - at, 0) : end - at])
         at += size
     return b"".join(found)
-
-
-def _checksum(header: bytes) -> int:
-    total: int = sum(struct.unpack(">10H", header))
-    total = (total & 0xFFFF) + (total >> 16)
-    return ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
