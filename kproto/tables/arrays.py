@@ -1,14 +1,11 @@
-"""Builds Arrow columns and record batches from rows.
+"""Builds Arrow tables and record batches from rows, and gives rows of them.
 
-Columns are made without ``pyarrow.array``, which imports pandas where that is installed: that import takes longer than
-reading a capture of some ten megabytes. Batches end by their bytes, since one frame can be larger than ten thousand
-others.
+Batches end by their bytes, since one frame can be larger than ten thousand others.
 """
 
 from __future__ import annotations
 
 import struct
-from array import array
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,45 +19,6 @@ Rows = TypeVar("Rows", "pa.Table", "pa.RecordBatch")
 
 _ROWS: Final = 1 << 16
 """The most rows of a table that are made of it at a time."""
-
-_CODES: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
-"""Codes of ``array.array`` by bytes of a value."""
-
-_MOST_BYTES: Final = (1 << 31) - 1
-"""The most bytes of text, and items of lists, in a column, whose offsets have 32 bits."""
-
-
-def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Make a column.
-
-    Args:
-        values: Integers, booleans, text, bytes, lists, or dictionaries of a struct's fields; None for null.
-        kind: The column's type. Times are integers in the type's unit.
-    """
-    count = len(values)
-    missing = _missing(values)
-    if missing == count:
-        return pa.nulls(count, kind)
-    validity = _bits([value is not None for value in values]) if missing else None
-    if pa.types.is_struct(kind):
-        fields = [_field(values, field) for field in kind]
-        return pa.Array.from_buffers(kind, count, [validity], missing, children=fields)
-    if pa.types.is_list(kind):
-        lists = [() if value is None else value for value in values] if missing else values
-        elements = array_of(list(chain.from_iterable(lists)), kind.value_type)
-        return pa.Array.from_buffers(kind, count, [validity, _offsets(lists)], missing, children=[elements])
-    if pa.types.is_boolean(kind):
-        return pa.Array.from_buffers(kind, count, [validity, _bits(values)], missing)
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        if pa.types.is_string(kind):
-            pieces: Sequence[bytes] = [value.encode() if value else b"" for value in values]
-        else:
-            pieces = [value or b"" for value in values] if missing else values
-        data = pa.py_buffer(b"".join(pieces))
-        return pa.Array.from_buffers(kind, count, [validity, _offsets(pieces), data], missing)
-    code = "d" if pa.types.is_floating(kind) else _CODES[kind.bit_width // 8]
-    numbers = array(code, [value or 0 for value in values] if missing else values)
-    return pa.Array.from_buffers(kind, count, [validity, pa.py_buffer(numbers)], missing)
 
 
 def rows_of(table: pa.Table | pa.RecordBatch, names: Iterable[str] | None = None) -> Iterator[tuple[Any, ...]]:
@@ -102,43 +60,6 @@ def numbers_in(items: bytes) -> tuple[int, ...]:
     return struct.unpack(f"={len(items) // 4}i", items)
 
 
-def _field(values: Sequence[Any], field: pa.Field) -> pa.Array:
-    """Make the column of a struct's field."""
-    name = field.name
-    return array_of([None if value is None else value.get(name) for value in values], field.type)
-
-
-def _missing(values: Sequence[Any]) -> int:
-    """Count the nulls."""
-    missing = 0
-    for value in values:
-        if value is None:
-            missing += 1
-    return missing
-
-
-def _offsets(values: Sequence[Any]) -> pa.Buffer:
-    """A 0, then the offset at which each value ends."""
-    offsets = array("i", bytes(4 * len(values) + 4))
-    view = memoryview(offsets)
-    end = 0
-    for at, value in enumerate(values, 1):
-        end += len(value)
-        if end > _MOST_BYTES:
-            raise OverflowError(f"a column's values are longer than {_MOST_BYTES} together")
-        view[at] = end
-    return pa.py_buffer(offsets)
-
-
-def _bits(values: Sequence[Any]) -> pa.Buffer:
-    """The bitmap of some truth values, the first one lowest."""
-    bits = bytearray((len(values) + 7) // 8)
-    for at, value in enumerate(values):
-        if value:
-            bits[at >> 3] |= 1 << (at & 7)
-    return pa.py_buffer(bits)
-
-
 BATCH_BYTES: Final = 8 << 20
 """Bytes of a full batch. Spark and Arrow work best with 4 to 16 MiB."""
 
@@ -170,7 +91,7 @@ class RowBuffer:
     def take(self) -> Iterator[pa.RecordBatch]:
         """Return the rows so far as a batch, or no batch, and start an empty one."""
         if self._columns[0]:
-            arrays = [array_of(c, f.type) for c, f in zip(self._columns, self._schema, strict=True)]
+            arrays = [pa.array(c, f.type) for c, f in zip(self._columns, self._schema, strict=True)]
             self._columns = [[] for _ in self._schema]
             self._bytes = 0
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -189,42 +110,30 @@ class TableBuilder:
 
     def __init__(self, schema: pa.Schema, names: Sequence[str], same: Mapping[str, Any] | None = None) -> None:
         self._schema = schema
-        self._names = tuple(names)
-        self._same = dict(same or {})
-        self._rows: list[tuple[Any, ...]] = []
+        self._same = same or {}
+        self._given = pa.schema([schema.field(name) for name in names])
+        self._rows = RowBuffer(self._given, _ROWS)
         self._pieces: list[pa.RecordBatch] = []
 
     def add(self, *row: Any) -> None:
         """Add a row, in the order of ``names``."""
-        self._rows.append(row)
-        if len(self._rows) >= _PIECE_ROWS:
-            self._pieces.append(self._piece())
+        self._rows.add(row, 1)
+        if self._rows.full:
+            self._pieces += self._rows.take()
 
     def table(self) -> pa.Table:
         """Return the table of all rows."""
-        if self._rows:
-            self._pieces.append(self._piece())
+        self._pieces += self._rows.take()
         if not self._pieces:
             return self._schema.empty_table()  # with a chunk of each column: PySpark takes no column without one
-        return pa.Table.from_batches(self._pieces, self._schema)
-
-    def _piece(self) -> pa.RecordBatch:
-        count = len(self._rows)
-        columns = dict(zip(self._names, zip(*self._rows, strict=True), strict=True))
-        self._rows = []
-        arrays = []
-        for each in self._schema:
-            values = columns.get(each.name)
-            if values is not None:
-                arrays.append(array_of(values, each.type))
-            elif each.name in self._same:
-                arrays.append(pa.repeat(array_of([self._same[each.name]], each.type)[0], count))
-            else:
-                arrays.append(pa.nulls(count, each.type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-
-_PIECE_ROWS: Final = 1 << 16
+        rows = pa.Table.from_batches(self._pieces, self._given)
+        columns = [
+            rows[each.name]
+            if each.name in self._given.names
+            else pa.repeat(pa.scalar(self._same.get(each.name), each.type), rows.num_rows)
+            for each in self._schema
+        ]
+        return pa.Table.from_arrays(columns, schema=self._schema)
 
 
 def table_of(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> pa.Table:

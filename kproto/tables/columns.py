@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from kproto.api import ApiKey
 from kproto.columns import ColumnsBuilder
 from kproto.logs.reading import UNKNOWN, UNKNOWN_IDS
-from kproto.tables.arrays import array_of, slices, with_column
+from kproto.tables.arrays import slices, with_column
 from kproto.tables.schemas import PARTS
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 Endpoint = tuple[int, str, int, str]
 """A broker's id, and the host and port of one of its listeners."""
-
-_NO_ERROR: Final = array_of([0], pa.int16())[0]
 
 _REMEMBERED: Final = 1000
 """The most sets of live brokers whose bytes are kept: the same set stands in almost every UpdateMetadata."""
@@ -117,9 +115,9 @@ class BodyColumns:
             return heads, iter(())
         rows = pa.record_batch(self._builder.finish())
         if self.part == "error":
-            rows = rows.filter(pc.not_equal(rows.column("error_code"), _NO_ERROR))
+            rows = rows.filter(pc.not_equal(rows.column("error_code"), 0))
             _count(heads, "n_partition_errors", rows.column("frame"))
-        ids = array_of([body_id for body_id, _ in heads], pa.binary())
+        ids = pa.array([body_id for body_id, _ in heads], pa.binary())
         pieces = slices(rows, _plain_size(rows), limit)
         return heads, (self._batch(piece, ids) for piece in pieces)
 
@@ -130,7 +128,7 @@ class BodyColumns:
             if field.name == "body_id":
                 arrays.append(ids.take(rows.column("frame")))
             elif field.name == "api_key":
-                arrays.append(pa.repeat(array_of([self._api_key], field.type)[0], rows.num_rows))
+                arrays.append(pa.repeat(pa.scalar(self._api_key, field.type), rows.num_rows))
             elif field.name in rows.schema.names:
                 arrays.append(_plain(rows.column(field.name), field.type))
             else:

@@ -255,7 +255,7 @@ class ScanRows(RowBuffer):
         else:
             body_id = ids.frame_body_id(frame, frame.api_key, frame.api_version)
             if self._every_payload or self.is_earliest(body_id, frame.time_ns):
-                payload = frame.body
+                payload = bytes(frame.body)  # of a view pyarrow keeps hold for ever
                 size += len(payload)
         if is_request:
             broker_epoch = _broker_epoch(frame)

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.api import ApiKey
-from kproto.tables.arrays import array_of, as_binary, numbers_in, rows_of, table_of
+from kproto.tables.arrays import as_binary, numbers_in, rows_of, table_of
 from kproto.tables.schemas import INTS, TIME, column, described
 from kproto.verdicts.stale import CLUSTER
 from kproto.verdicts.states import BEING_DELETED, NO_LEADER, STATE_ORDER, Incarnations
@@ -187,7 +187,7 @@ class History:
         found = every.group_by(keys).aggregate([("ts", "min"), ("place", "min")])
         found = found.rename_columns([name.removesuffix("_min") for name in found.column_names]).select(_ROWS.names)
         ranks = {isr: rank for rank, isr in enumerate(sorted(self._isrs))}
-        ranked = array_of([ranks[isr] for isr in self._isrs], pa.int32()).take(_known(found["isr"]))
+        ranked = pa.array([ranks[isr] for isr in self._isrs], pa.int32()).take(_known(found["isr"]))
         self._isrs = ranks
         self._states = [found.set_column(_KEYS.index("isr"), "isr", pc.fill_null(ranked, -1))]
         self._rows = found.num_rows
@@ -196,7 +196,7 @@ class History:
     def _lives(self, rows: pa.Table) -> Iterator[_Life]:
         """Yield the incarnations of the partitions in reduced rows; those of one partition follow each other."""
         ids = [*self._ids, None]  # the last is that of -1
-        rows = rows.append_column("row", array_of(range(rows.num_rows), pa.int64()))
+        rows = rows.append_column("row", pa.array(range(rows.num_rows), pa.int64()))
         rows = rows.sort_by([(name, "ascending") for name in ("partition_key", "ts", "place")]).select(_STEP)
         for key, told in groupby(rows_of(rows), itemgetter(8)):
             lives = Incarnations()
@@ -271,7 +271,7 @@ class History:
         coded = pc.if_else(known, pairs, None).dictionary_encode()
         found = [_isr_change(isrs[pair // width], isrs[pair % width]) for pair in coded.dictionary.to_pylist()]
         for place, kind in enumerate((pa.string(), INTS, INTS)):
-            yield array_of([change[place] for change in found], kind).take(coded.indices)
+            yield pa.array([change[place] for change in found], kind).take(coded.indices)
 
     def changes(self, cluster: str, full: pa.Table, rows: pa.Table) -> pa.Table:
         """Return the table ``CHANGES``.
@@ -291,9 +291,9 @@ class History:
         count = len(numbers)
         if not count:
             return CHANGES.empty_table()
-        steps = states.take(array_of(numbers, pa.int64()))
-        lived = array_of(steps_of, pa.int64())
-        of = [array_of(list(values), kind) for values, kind in zip(zip(*lives, strict=True), _LIFE_TYPES, strict=True)]
+        steps = states.take(pa.array(numbers, pa.int64()))
+        lived = pa.array(steps_of, pa.int64())
+        of = [pa.array(list(values), kind) for values, kind in zip(zip(*lives, strict=True), _LIFE_TYPES, strict=True)]
         key, topic_id, incarnation, deleted = (values.take(lived) for values in of)
         place = steps["place"].combine_chunks()
         told = full.select(["isr", "replicas"]).take(pc.bit_wise_and(place, 0xFFFFFFFF))
@@ -309,8 +309,8 @@ class History:
         epochs = {name: steps[name].combine_chunks() for name in ("controller_epoch", *STATE_ORDER, "leader")}
         columns: dict[str, Any] = {
             "cluster": pa.repeat(pa.scalar(cluster), count),
-            "topic": array_of(list(self._topics), pa.string()).take(pc.shift_right(key, 32)),
-            "topic_id": array_of(list(self._ids), pa.binary()).take(_known(topic_id)),
+            "topic": pa.array(list(self._topics), pa.string()).take(pc.shift_right(key, 32)),
+            "topic_id": pa.array(list(self._ids), pa.binary()).take(_known(topic_id)),
             "partition": _partitions(key),
             "incarnation": incarnation,
             **epochs,
@@ -358,10 +358,10 @@ class History:
     def reduced(self) -> pa.Table:
         """Return the states, each once, of the schema ``REDUCED``: another history takes them for the whole."""
         rows = self._reduced()
-        isrs = array_of([numbers_in(isr) for isr in self._isrs], INTS)
+        isrs = pa.array([numbers_in(isr) for isr in self._isrs], INTS)
         columns: dict[str, Any] = {
-            "topic": array_of(list(self._topics), pa.string()).take(pc.shift_right(rows["partition_key"], 32)),
-            "topic_id": array_of(list(self._ids), pa.binary()).take(_known(rows["topic_id"])),
+            "topic": pa.array(list(self._topics), pa.string()).take(pc.shift_right(rows["partition_key"], 32)),
+            "topic_id": pa.array(list(self._ids), pa.binary()).take(_known(rows["topic_id"])),
             "partition": _partitions(rows["partition_key"]),
             "isr": isrs.take(_known(rows["isr"])),
         }
@@ -404,7 +404,7 @@ def changes_of(requests: pa.Table, states: pa.Table) -> pa.Table:
     for cluster in pc.unique(sent["cluster"]).to_pylist():
         first = sent.filter(pc.equal(sent["cluster"], cluster)) if cluster is not None else sent
         first = first.sort_by([("ts", "ascending"), ("frame_id", "ascending")])
-        first = first.append_column("row", array_of(range(first.num_rows), pa.int64()))
+        first = first.append_column("row", pa.array(range(first.num_rows), pa.int64()))
         rows = first.group_by("body_id", use_threads=False).aggregate([("row", "min")])
         at = pc.index_in(states["body_id"], value_set=rows["body_id"].combine_chunks())
         row = rows["row_min"].take(at)
@@ -425,7 +425,7 @@ def folded(cluster: str, states: pa.Table, requests: pa.Table, numbers: pa.Array
     history = History()
     states = states.select(TOLD.names).combine_chunks()
     times = requests["ts"].cast(pa.int64()).combine_chunks()
-    places = pc.bit_wise_or(pc.shift_left(numbers.cast(pa.int64()), 32), array_of(range(len(numbers)), pa.int64()))
+    places = pc.bit_wise_or(pc.shift_left(numbers.cast(pa.int64()), 32), pa.array(range(len(numbers)), pa.int64()))
     history.add(states.append_column("ts", times.take(numbers)), places)
     return history.changes(cluster, states, requests)
 
@@ -446,7 +446,7 @@ def _numbered(values: pa.Array, known: dict[Any, int], *, runs: bool = True) -> 
         numbers = _numbered(ends.values, known, runs=False)
         return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends.run_ends, numbers))
     coded = values.dictionary_encode()
-    numbers = array_of([known.setdefault(value, len(known)) for value in coded.dictionary.to_pylist()], pa.int64())
+    numbers = pa.array([known.setdefault(value, len(known)) for value in coded.dictionary.to_pylist()], pa.int64())
     found = numbers.take(coded.indices)
     return pc.fill_null(found, -1) if found.null_count else found
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from kproto.api import ApiKey, api_name
 from kproto.capture.model import Endpoint
 from kproto.error_codes import error_name
-from kproto.tables.arrays import array_of, rows_of
+from kproto.tables.arrays import rows_of
 from kproto.tables.schemas import NO_EPOCH
 from kproto.verdicts.epochs import Epochs, broker_name, refusal_reason
 from kproto.verdicts.stale import epochs_in, learn_epochs, plain_times
@@ -151,7 +151,7 @@ def group_requests(rows: pa.Table, seen: Epochs) -> Iterator[tuple[RequestKind, 
     rows = rows.set_column(epoch, "broker_epoch", pc.if_else(refused, rows["broker_epoch"], None))
     rows = rows.append_column("refused_ts", pc.if_else(refused, rows["ts"], None))
     rows = rows.append_column("era", _eras(rows["ts"].combine_chunks(), seen.turns()))
-    rows = rows.append_column("row", array_of(range(rows.num_rows), pa.int64()))
+    rows = rows.append_column("row", pa.array(range(rows.num_rows), pa.int64()))
     grouped = rows.group_by([*_KEYS, *_MOMENTS], use_threads=False).aggregate([*_FIGURES, ("row", "min")])
     grouped = grouped.sort_by("row_min")  # groups come in no certain order
     names = (*_KEYS, *("_".join(figure) for figure in _FIGURES))
@@ -169,7 +169,7 @@ def _eras(times: pa.Array, turns: list[int]) -> pa.Array:
         if end and end != (ends[-1] if ends else 0):
             ends.append(end)
     ends.append(len(times))
-    run_ends, numbers = array_of(ends, pa.int32()), array_of(range(len(ends)), pa.int32())
+    run_ends, numbers = pa.array(ends, pa.int32()), pa.array(range(len(ends)), pa.int32())
     return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(run_ends, numbers))
 
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from kproto.api import ApiKey
 from kproto.error_codes import ErrorCode
-from kproto.tables.arrays import array_of, rows_of, table_of
+from kproto.tables.arrays import rows_of, table_of
 from kproto.tables.schemas import TIME, column, described
 from kproto.verdicts.epochs import Epochs
 from kproto.verdicts.states import FULL
@@ -125,7 +125,7 @@ def _suspects(requests: pa.Table, epochs: Epochs) -> pa.Table:
     newest = epochs.newest_controller(_END)
     highest = 0 if newest is None else newest.epoch
 
-    errors = array_of([int(ErrorCode.STALE_CONTROLLER_EPOCH), int(ErrorCode.STALE_BROKER_EPOCH)], pa.int16())
+    errors = pa.array([int(ErrorCode.STALE_CONTROLLER_EPOCH), int(ErrorCode.STALE_BROKER_EPOCH)], pa.int16())
     lower = pc.less(requests["controller_epoch"], highest)
     suspects = requests.filter(pc.or_kleene(lower, pc.is_in(requests["error_code"], value_set=errors)))
     return plain_times(suspects.filter(pc.is_valid(suspects["controller_id"])), "ts")

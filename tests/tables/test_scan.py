@@ -1,6 +1,7 @@
 """Captures become frames: each once, each distinct body once, whatever the batches; damage is told, not raised."""
 
 import gzip
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from table_truth import CAPTURES, expected_states, name_of
 from kproto import capture
 from kproto.tables import BODIES, SCAN, decode, scan
 from kproto.tables.ids import body_id
+from kproto.tables.scanning import ScanRows
 
 Row = dict[str, Any]
 BY_NAME = {name_of(path): str(path) for path in CAPTURES}
@@ -128,6 +130,15 @@ def test_a_frame_with_a_gap_has_no_body_and_says_what_it_lacks() -> None:
     rows = frames_of(scanned("ibp-3.9-a-lossy"))
     for row in rows:
         assert (row["status"] == capture.GAP) == (row["body_id"] is None) == (row["error"] is not None)
+
+
+def test_a_batch_that_is_gone_holds_nothing_of_its_frames() -> None:
+    frame = next(each for each in capture.frames(BY_NAME["ibp-2.8-a"]) if each.api_key is not None)
+    held, rows = frame.payload, ScanRows()
+    before = sys.getrefcount(held)
+    rows.add_frame(frame)
+    assert [batch["payload"].to_pylist() for batch in rows.take()] == [[bytes(frame.body)]]
+    assert sys.getrefcount(held) == before
 
 
 @pytest.mark.parametrize("batch_bytes", [1, 20_000])
