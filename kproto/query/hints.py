@@ -33,7 +33,9 @@ def explained_by_duckdb(cause: str = "the tables cannot be read: ") -> Iterator[
     try:
         yield
     except duckdb.Error as e:
-        said = str(e).strip().splitlines()[0]
+        said, is_ours, _trace = str(e).strip().splitlines()[0].partition(" Detail: Python exception")
+        if is_ours:  # it was raised while DuckDB read a table that is computed
+            raise ConfigurationError(said.partition(" failed: ")[2].partition(": ")[2].rstrip(".")) from None
         if isinstance(e, duckdb.CatalogException):
             said = said.rstrip("!") + ("; kproto tables lists the tables" if "Table with name" in said else "")
         raise ConfigurationError(cause + said) from None
