@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kproto.pipeline.output import move_files
 from kproto.tables.known import KnownTable
+from kproto.tables.places import remove_tree
 from kproto.tables.schemas import KNOWN, TABLES
-from kproto.tables.stored import SCHEMA, StoredTables, read_parquet
+from kproto.tables.stored import SCHEMA, SUMMARY, StoredTables, read_parquet
 from kproto.tables.writing import kind_of, span_of, token_of, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kproto.pipeline.output import OutputDirectory
     from kproto.tables.places import Place
 
 
@@ -25,7 +28,7 @@ class ChangedTables:
     Args:
         stored: The tables.
         run: The directory of the run; its name is in the names of its files.
-        folder: The directory below which it writes them, until they are moved.
+        folder: The directory below which it writes them.
 
     Attributes:
         tables: The tables as they are now; ``moves`` names the directories of files that the run has made.
@@ -117,15 +120,23 @@ class ChangedTables:
         self.dropped += sorted(names & self.beside)
         self.beside -= names
 
-    def finished(self) -> dict[str, Any]:
-        """Return what a manifest says of the files; a table without any gets one, by which readers find its columns."""
+    def publish(self, out: OutputDirectory, run: Place, **changes: Any) -> None:
+        """Make these the current tables, in the directory of a run, with changes in the manifest beside the files.
+
+        A table without any file gets one, by which readers find its columns.
+        """
         for name, schema in TABLES.items():
             if not self.tables.paths(name):
                 self.write(f"{name}/part-{self._run}.empty.zstd.parquet", schema.empty_table())
-        return {
+        (run / SUMMARY).unlink(missing_ok=True)
+        move_files({file: folder for file, folder in self.tables.moves.items() if folder != run}, run)
+        for folder in ("tasks", "small"):
+            remove_tree(out.run / folder)
+        files = {
             "schema": SCHEMA,
             "tables": self.tables.counts(),
             "beside": sorted(self.beside),
             "spans": self.spans,
             "files": self.tables.rows,
         }
+        out.publish(self.tables.facts | changes | files, run)

@@ -29,7 +29,6 @@ from kproto.pipeline.captures import gather_parts, selection_of
 from kproto.pipeline.changed import ChangedTables
 from kproto.pipeline.facts import BrokersOfCluster
 from kproto.pipeline.metadata_log import LogPlan, is_of_log, logs_among, make_log, plan_log, without_logs
-from kproto.pipeline.output import move_files
 from kproto.pipeline.settling import settle, without_superseded
 from kproto.pipeline.stages import SMALL_TABLES, gather, learn, merged_rows, small_table
 from kproto.pipeline.staging import read_staged
@@ -39,7 +38,7 @@ from kproto.tables.files import expand, open_file
 from kproto.tables.filters import Filters
 from kproto.tables.joining import MENDED, Begin, End, Joiner, border_rows, borders_of, going_on, matched
 from kproto.tables.known import KnownTable
-from kproto.tables.places import MANIFEST, place_of, read_whole, remove_tree, write_whole
+from kproto.tables.places import MANIFEST, place_of, read_whole, write_whole
 from kproto.tables.points import DEFAULT_CLUSTER, checked_cluster
 from kproto.tables.reading import last_listing, shows_kraft, why_nothing, without_kraft_note
 from kproto.tables.recordings import Known, read_together
@@ -300,13 +299,13 @@ class _Job:
         self._filters = filters
         self._on_step = on_step
         self._adds = plan.stored is not None
-        facts = plan.stored.facts if plan.stored else {}
-        self._new = ChangedTables(plan.stored or StoredTables(out.run, {}, {}), out.run, out.run / "small")
+        self._new = ChangedTables(
+            plan.stored or StoredTables(out.run, {}, {"base": out.run.name}), out.run, out.run / "small"
+        )
         self._stored = self._new.tables
-        self._base = facts.get("base", self._id)
-        self._facts: dict[str, str] = dict(facts.get("facts", {}))
-        self._watermarks: dict[str, str] = dict(facts.get("watermarks", {}))
-        self._logs: dict[str, Any] = dict(facts.get("logs", {}))
+        facts = self._stored.facts
+        self._facts: dict[str, str] = facts.setdefault("facts", {})
+        self._logs: dict[str, Any] = facts.setdefault("logs", {})
         self._names_log = plan.names_log
         self._figures: dict[str, Any] | None = None
         run.bodies_decoded = facts.get("bodies_decoded", 0)
@@ -328,7 +327,7 @@ class _Job:
         knowledge = learn(pieces, self._filters, [former.facts])
         knowledge.connections = joiner.connections
         self._on_step("writing tables")
-        watermark_us = _midnight_us(self._watermarks.get(cluster))
+        watermark_us = _midnight_us(self._stored.facts.get("watermarks", {}).get(cluster))
         settled = settle(pieces, self._stored, self._new.spans, watermark_us, taken_back)
         self.run.expired += settled.expired
         made = make_tables(
@@ -659,29 +658,21 @@ class _Job:
 
     def commit(self, started: float, *, whole_summary: bool) -> None:
         """Publish the tables of a run that has ``started`` then, and sum up: all of them, or what it has added."""
-        run, summary = self.run, self._stored.run / SUMMARY
+        run = self.run
         for name, rows in self._known.rows().items():
             self._new.know(name, rows)
-        finished = self._new.finished()
-        summary.unlink(missing_ok=True)
-        move_files(self._stored.moves, self._stored.run)
-        for folder in ("tasks", "small"):
-            remove_tree(self._out.run / folder)
-        run.rows = finished["tables"]
         run.seconds = time.monotonic() - started
-        manifest = {
-            "kproto": kproto.__version__,
-            "written": datetime.now(UTC).isoformat(timespec="seconds"),
-            "inputs": run.inputs,
-            "bodies_decoded": run.bodies_decoded,
-            "seconds": round(run.seconds, 3),
-            "filters": _named(self._filters),
-            "base": self._base,
-            "facts": self._facts,
-            "watermarks": self._watermarks,
-            "logs": self._logs,
-        }
-        self._out.publish(manifest | finished, self._stored.run)
+        self._new.publish(
+            self._out,
+            self._stored.run,
+            kproto=kproto.__version__,
+            written=datetime.now(UTC).isoformat(timespec="seconds"),
+            inputs=run.inputs,
+            bodies_decoded=run.bodies_decoded,
+            seconds=round(run.seconds, 3),
+            filters=_named(self._filters),
+        )
+        run.rows = self._stored.counts()
         for file in self._new.dropped:
             (self._stored.run / file).unlink(missing_ok=True)
         figures = None if whole_summary and self._adds else self._figures
@@ -691,7 +682,7 @@ class _Job:
             figures = summarize(stored_pieces(current_tables(self._out.path), SUMMARY_COLUMNS))
         run.summary = figures
         if not are_of_part:
-            write_whole(summary, (json.dumps(figures, ensure_ascii=False) + "\n").encode())
+            write_whole(self._stored.run / SUMMARY, (json.dumps(figures, ensure_ascii=False) + "\n").encode())
 
 
 def _midnight_us(day: str | None) -> int:

@@ -164,7 +164,7 @@ class OutputDirectory:
             run: The directory of the run that it makes the current one; None: this run's.
         """
         run = run or self.run
-        manifest = {"run": str(run.relative_to(self.path)), **facts}  # type: ignore[arg-type]  # of one kind
+        manifest = {**facts, "run": str(run.relative_to(self.path))}  # type: ignore[arg-type]  # of one kind
         lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in manifest.items())
         text = "{\n" + ",\n".join(lines) + "\n}\n"
         self._check_lock()

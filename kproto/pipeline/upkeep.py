@@ -38,25 +38,16 @@ _COMPACT_BYTES: Final = 64 << 20
 """Files of one table and day are joined until they have about this number of bytes."""
 
 
-class _NewRun(ChangedTables):
-    """The run that takes the place of stored tables: it begins with all of their files."""
-
-    def __init__(self, out: OutputDirectory, stored: StoredTables) -> None:
-        super().__init__(stored, out.run, out.run)
-        self._out = out
-
-    def publish(self, **changes: Any) -> StoredTables:
-        """Make it the current run, with changes in the manifest beside the files; return its tables."""
-        facts = self.tables.facts | self.finished() | changes
-        former, run = self.tables.run, self._out.run
-        links = {name for name in self.beside if (former / name).exists()}
-        links |= self.tables.rows.keys() - self.tables.moves.keys()
-        for folder in {(run / file).parent for file in links}:
-            folder.mkdir(parents=True, exist_ok=True)
-        at_store(lambda file: _link(former / file, run / file), links)
-        del facts["run"]
-        self._out.publish(facts)
-        return self.tables
+def _publish(out: OutputDirectory, new: ChangedTables, **changes: Any) -> None:
+    """Make changed tables those of a new run, with changes in the manifest beside the files."""
+    former, run = new.tables.run, out.run
+    links = {name for name in new.beside if (former / name).exists()} | (
+        new.tables.rows.keys() - new.tables.moves.keys()
+    )
+    for folder in {(run / file).parent for file in links}:
+        folder.mkdir(parents=True, exist_ok=True)
+    at_store(lambda file: _link(former / file, run / file), links)
+    new.publish(out, run, **changes)
 
 
 def _link(file: Place, place: Place) -> None:
@@ -91,7 +82,7 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
     stored = current_tables(out.path)
     with out.writing():
         stored = current_tables(out.path)
-        new = _NewRun(out, stored)
+        new = ChangedTables(stored, out.run, out.run)
         for file in stored.rows:
             if "" < _day(file) < day and file.partition("/")[0] not in BY_BODY:
                 new.drop(file)
@@ -120,7 +111,8 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
         clusters = KnownTable(stored, "known_recordings").distinct("cluster")
         marks = dict(stored.facts.get("watermarks", {}))
         marks |= {name: max(day, marks.get(name, day)) for name in clusters}
-        after = new.publish(watermarks=marks).counts()
+        _publish(out, new, watermarks=marks)
+        after = new.tables.counts()
     return {name: rows - after.get(name, 0) for name, rows in stored.counts().items()}
 
 
@@ -133,7 +125,7 @@ def compact(out: OutputDirectory) -> tuple[int, int]:
     current_tables(out.path)  # before anything is locked or made
     with out.writing():
         stored = current_tables(out.path)
-        new = _NewRun(out, stored)
+        new = ChangedTables(stored, out.run, out.run)
         for number, group in enumerate(group for group in _groups(stored) if len(group) > 1):
             joined = pa.concat_tables([read_parquet(stored.place(file)) for file in group])
             for file in group:
@@ -142,7 +134,8 @@ def compact(out: OutputDirectory) -> tuple[int, int]:
             new.write(f"{group[0].rpartition('/')[0]}/{name}", joined)
         for name in KNOWN.keys() - {"known_batches"}:
             new.know(name, KnownTable(stored, name).all(), alone=True)
-        return len(stored.rows), len(new.publish().rows)
+        _publish(out, new)
+        return len(stored.rows), len(new.tables.rows)
 
 
 def _groups(stored: StoredTables) -> list[list[str]]:
