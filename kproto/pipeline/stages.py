@@ -106,6 +106,7 @@ class TaskOutput:
         bodies: The number of distinct bodies that were settled.
         claims: The number of distinct bodies in the pieces that were related.
         histories: The tasks' files of distinct states, whose history is not in ``figures``, and the number of states.
+        history_parts: The number of batches in each of those files: the n-th of all have the same partitions.
         addresses: Capture point, IP and port that the requests were sent to.
         spans: The first and the last time (us) in each file with times, by its path.
     """
@@ -115,6 +116,7 @@ class TaskOutput:
     bodies: int = 0
     claims: int = 0
     histories: dict[str, int] = field(default_factory=dict)
+    history_parts: int = 0
     addresses: set[tuple[str, str, int]] = field(default_factory=set)
     spans: dict[str, list[int]] = field(default_factory=dict)
 
@@ -125,6 +127,7 @@ class TaskOutput:
         self.bodies += other.bodies
         self.claims += other.claims
         self.histories |= other.histories
+        self.history_parts = max(self.history_parts, other.history_parts)
         self.addresses |= other.addresses
         self.spans |= other.spans
 

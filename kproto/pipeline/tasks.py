@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from itertools import accumulate
+from collections import Counter
+from itertools import accumulate, product
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,10 +16,11 @@ from pyspark.sql import functions as F
 from kproto.pipeline.parquet import parquet_rows, spark_schema
 from kproto.pipeline.stages import CLAIMS, StagedPart, TaskOutput, chosen_of, relate, write_bodies
 from kproto.pipeline.staging import StagedTables, read_batch
+from kproto.tables.arrays import array_of
 from kproto.tables.known import KnownTable
 from kproto.tables.places import arrow_path, place_of
 from kproto.tables.stored import read_parquet
-from kproto.verdicts.history import COUNTS, REDUCED, History, most_changed
+from kproto.verdicts.history import History, most_changed
 from kproto.verdicts.summary import MOST_CHANGED, Figures
 
 if TYPE_CHECKING:
@@ -52,7 +55,10 @@ _CLAIMS_ON_DRIVER: Final = 200_000
 SETTLED_ON_DRIVER: Final = 5_000_000
 """The most bodies of which the driver itself reads whether they are stored: some 16 bytes each."""
 
-_HISTORY: Final = "history.parquet"
+_MOST_PARTS: Final = 512
+"""The most parts in which a task leaves its states: another task counts the changes of a part of all."""
+
+_HISTORY: Final = "history"
 _CLAIMS_FILE: Final = "claims.parquet"
 _CHOSEN: Final = "chosen"
 
@@ -70,13 +76,15 @@ def make_tables(
     alone = len(pieces) == 1 and stored is None and pieces[0].body_bytes <= _BODY_BYTES_A_TASK
     firsts = [0, *accumulate(piece.body_bytes for piece in pieces)]
     task_bytes = body_bytes_a_task(firsts[-1])
+    tasks = max(1, -(-firsts[-1] // task_bytes))
+    parts = min(tasks, _MOST_PARTS)
 
     def run_relate(numbers: Iterator[int]) -> Iterator[object]:
         for number in numbers:
             made, claims = relate(paths[number], place_of(paths[number]).parent, knowledge, filters)
             yield made
             if alone:
-                yield _bodies_written(chosen_of(claims), directory, filters)
+                yield _bodies_written(chosen_of(claims), directory, filters, parts)
             else:
                 ends = pc.add(pc.cumulative_sum(claims["bytes"]), firsts[number])
                 task = pc.divide(pc.subtract(ends, claims["bytes"]), task_bytes).cast(pa.int32())
@@ -86,18 +94,17 @@ def make_tables(
     related = _merged(for_each(spark, len(pieces), run_relate), len(pieces))
     if alone:
         return related  # there was little to do: one task did it all
-    tasks = max(1, -(-firsts[-1] // task_bytes))
 
     def run_write_bodies(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             rows = batch.to_pylist()
             if rows:
-                yield receipt(_bodies_written(rows, directory, filters))
+                yield receipt(_bodies_written(rows, directory, filters, parts))
 
     def run_chosen(numbers: Iterator[int]) -> Iterator[object]:
         for number in numbers:
             chosen = read_batch(directory / _CHOSEN, _CHOSEN, number)
-            yield _bodies_written(chosen.to_pylist(), directory, filters)
+            yield _bodies_written(chosen.to_pylist(), directory, filters, parts)
 
     claims = [place_of(path) / _CLAIMS_FILE for path in paths]
     settled = stored.count("bodies") if stored else 0
@@ -186,51 +193,58 @@ def _chosen(spark: SparkSession, claims: list[Place], stored: StoredTables | Non
     return chosen
 
 
-def _bodies_written(chosen: list[dict[str, Any]], directory: Place, filters: Filters) -> TaskOutput:
-    """Settle bodies; the distinct states in them stay in a file beside theirs."""
+def _bodies_written(chosen: list[dict[str, Any]], directory: Place, filters: Filters, parts: int) -> TaskOutput:
+    """Settle bodies; the distinct states in them stay in a file beside theirs, a batch for each part."""
     made = write_bodies(chosen, directory, filters)
-    states = made.figures.history.reduced()
+    states = made.figures.history.reduced().combine_chunks()
     made.figures.history = History()
     if states.num_rows:
-        file = place_of(*made.files) / _HISTORY
-        path, files = arrow_path(file)
-        pq.write_table(states, path, filesystem=files)
-        made.histories[str(file)] = states.num_rows
+        place = place_of(*made.files) / _HISTORY
+        made.histories[str(place)] = states.num_rows
+        made.history_parts = parts
+        part = _part_of(states, parts)
+        counts = pc.value_counts(part)
+        rows = dict(zip(*(counts.field(name).to_pylist() for name in ("values", "counts")), strict=True))
+        in_order, at = states.take(pc.sort_indices(part)).combine_chunks().to_batches()[0], 0
+        staged = StagedTables(place)
+        for number in range(parts):
+            staged.write(_HISTORY, in_order.slice(at, rows.get(number, 0)))
+            at += rows.get(number, 0)
+        staged.close()
     return made
-
-
-_TOTALS: Final = ("partitions", "partitions_moved", *COUNTS)
 
 
 def count_changes(spark: SparkSession, made: TaskOutput) -> Counts:
     """Count the changes in the states that the tasks of a run left in files."""
-    files = [place_of(file) for file in made.histories]
-    states = sum(made.histories.values())
-    if states <= _STATES_ON_DRIVER:
+    places = [place_of(path) for path in made.histories]
+    parts = range(made.history_parts)
+
+    def counted(numbers: Iterable[int]) -> Counts:
         history = History()
-        for file in files:
-            history.add(read_parquet(file))
+        for place, number in product(places, numbers):
+            history.add(pa.Table.from_batches([read_batch(place, _HISTORY, number)]))
         return history.counts(MOST_CHANGED)
-    groups = -(-states // _STATES_ON_DRIVER)
-    rows = parquet_rows(spark, REDUCED, files)
-    place = F.pmod(F.hash("topic", "partition"), F.lit(groups))
-    counted = rows.groupBy(place).applyInArrow(_counts, spark_schema(_COUNTED)).toArrow()
-    totals = {name: sum(counted.filter(pc.is_null(counted["topic"]))[name].to_pylist()) for name in _TOTALS}
-    listed = counted.filter(pc.is_valid(counted["topic"])).select(("topic", "partition", *COUNTS)).to_pylist()
-    return totals, most_changed(listed, MOST_CHANGED)
+
+    def run(numbers: Iterator[int]) -> Iterator[object]:
+        for number in numbers:
+            yield counted([number])
+
+    if sum(made.histories.values()) <= _STATES_ON_DRIVER:
+        return counted(parts)
+    totals: Counter[str] = Counter()
+    listed = []
+    for total, most in results(for_each(spark, len(parts), run)):
+        totals.update(total)
+        listed += most
+    return dict(totals), most_changed(listed, MOST_CHANGED)
 
 
-_COUNTED: Final = pa.schema(
-    [("topic", pa.string()), ("partition", pa.int32()), *((name, pa.int64()) for name in _TOTALS)]
-)
-"""The counts of a group of partitions: a row with its totals, and one for each partition that changed most."""
-
-
-def _counts(states: pa.Table) -> pa.Table:
-    history = History()
-    history.add(states)
-    totals, listed = history.counts(MOST_CHANGED)
-    return pa.Table.from_pylist([totals, *listed], schema=_COUNTED)
+def _part_of(states: pa.Table, parts: int) -> pa.Array:
+    """The part of each state's partition, the same in every task."""
+    topics = states["topic"].combine_chunks().dictionary_encode()
+    topic = array_of([crc32(name.encode()) for name in topics.dictionary.to_pylist()], pa.int64()).take(topics.indices)
+    number = pc.add(topic, pc.bit_wise_and(states["partition"].combine_chunks().cast(pa.int64()), 0xFFFFFFFF))
+    return pc.subtract(number, pc.multiply(pc.divide(number, parts), parts))
 
 
 def for_each(spark: SparkSession, count: int, run: Callable[[Iterator[int]], Iterator[object]]) -> DataFrame:

@@ -15,7 +15,7 @@ import pytest
 from table_truth import CAPTURES
 
 import kproto.tables
-from kproto.pipeline import tasks
+from kproto.pipeline import OutputDirectory, analyze, job, tasks
 from kproto.pipeline.parquet import spark_schema
 from kproto.pipeline.stages import TaskOutput
 from kproto.tables import TABLES, chunks
@@ -23,6 +23,8 @@ from kproto.verdicts import summarize
 from kproto.verdicts.summary import Figures
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
     from table_truth import Analyzed
 
@@ -182,6 +184,27 @@ def test_the_summary_counts_leader_and_isr_changes_by_epoch(analyzed: Analyzed) 
     assert [row["leader_changes"] for row in listed] == sorted(changes.values(), reverse=True)[:10]
     for row in listed:
         assert row["leader_changes"] == changes[row["topic"], row["partition"]]
+
+
+def test_tasks_that_each_count_a_part_of_the_partitions_count_as_the_driver_does(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States are left in parts, which two pieces cut alike; a part's task reads that of each."""
+    parts: list[int] = []
+
+    def count_changes(_spark: SparkSession, made: TaskOutput) -> Any:
+        parts.append(made.history_parts)
+        here = tasks.count_changes(_spark, made)
+        monkeypatch.setattr(tasks, "_STATES_ON_DRIVER", 0)
+        totals, listed = tasks.count_changes(_spark, made)
+        assert (totals, listed) == here
+        assert listed
+        return here
+
+    monkeypatch.setattr(tasks, "_BODY_BYTES_A_TASK", 1 << 15)
+    monkeypatch.setattr(job, "count_changes", count_changes)
+    analyze(spark, [str(path) for path in CAPTURES[:2]], OutputDirectory(tmp_path / "tables"))
+    assert parts[0] > 2
 
 
 def test_the_slowest_brokers_come_first(analyzed: Analyzed) -> None:
