@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 from kproto.pipeline.parquet import parquet_rows, spark_schema
 from kproto.pipeline.stages import CLAIMS, StagedPart, TaskOutput, chosen_of, relate, write_bodies
 from kproto.pipeline.staging import StagedTables, read_batch
-from kproto.tables.arrays import array_of
 from kproto.tables.known import KnownTable
 from kproto.tables.places import arrow_path, place_of
 from kproto.tables.stored import read_parquet
@@ -242,7 +241,7 @@ def count_changes(spark: SparkSession, made: TaskOutput) -> Counts:
 def _part_of(states: pa.Table, parts: int) -> pa.Array:
     """The part of each state's partition, the same in every task."""
     topics = states["topic"].combine_chunks().dictionary_encode()
-    topic = array_of([crc32(name.encode()) for name in topics.dictionary.to_pylist()], pa.int64()).take(topics.indices)
+    topic = pa.array([crc32(name.encode()) for name in topics.dictionary.to_pylist()], pa.int64()).take(topics.indices)
     number = pc.add(topic, pc.bit_wise_and(states["partition"].combine_chunks().cast(pa.int64()), 0xFFFFFFFF))
     return pc.subtract(number, pc.multiply(pc.divide(number, parts), parts))
 
