@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kproto.api import CONTROL_APIS
+from kproto.api import CONTROL_APIS, api_name
+from kproto.capture.summary import LOSSES
 from kproto.cli.footer import losses, print_footer, warn_of_losses
 from kproto.cli.lines import LineFormatter
 from kproto.cli.options import CaptureCommand, capture_filters, cluster_option, format_option
 from kproto.cli.progress import reading
-from kproto.cli.records import exchange_record, loss_records
-from kproto.cli.text import is_styled, terminal_width
+from kproto.cli.text import compact, is_styled, terminal_width
 from kproto.cli.times import parse_duration
+from kproto.error_codes import error_name
 from kproto.errors import CaptureError, ConfigurationError, first_reasons
+from kproto.json_form import uuid_to_json
 from kproto.metadata_log.finding import find
+from kproto.tables.json_choice import wanted_partitions
 from kproto.text import printable
 from kproto.verdicts.states import deletes as says_deletion
 from kproto.verdicts.timeline import Entry, Timeline
@@ -218,7 +221,7 @@ def command(
         return
     if form == "json":
         for path, summary in source.read:
-            for line in loss_records(path, summary):
+            for line in _loss_records(path, summary):
                 print(line)
     print_footer(timeline, source.read, filters, quiet=form == "json")
     warn_of_losses(source.read)
@@ -258,7 +261,7 @@ def _printer(
 ) -> Callable[[Entry | LogChange], None]:
     """Return a function that prints an entry, or a change of a metadata log, in the chosen form."""
     if form == "json":
-        return lambda entry: print(exchange_record(entry, filters) if isinstance(entry, Entry) else entry.record())
+        return lambda entry: print(_exchange_record(entry, filters) if isinstance(entry, Entry) else entry.record())
     width = terminal_width()
     formatter = LineFormatter(
         filters,
@@ -273,6 +276,48 @@ def _printer(
             print(line)
 
     return print_lines
+
+
+def _exchange_record(entry: Entry, filters: Filters) -> str:
+    """Make the record of a request and its response in Kafka's JSON form, with ids and names to select by."""
+    exchange, sender, verdict = entry.exchange, entry.sender, entry.verdict
+    form: dict[str, Any] = {"record": "exchange", **exchange.to_json()}
+    form.pop("unmatched_reason", None)
+    if filters.by_partition and entry.body is not None:
+        ids = {uuid_to_json(uuid): name for name, uuid in getattr(entry.body.message, "topic_ids", {}).items()}
+        for direction in ("request", "response"):
+            if form[direction] is not None:
+                form[direction] = wanted_partitions(form[direction], filters, ids)
+    form |= {
+        "api": None if exchange.api_key is None else api_name(exchange.api_key),
+        "broker_id": entry.broker_id,
+        **{name: getattr(sender, name, None) for name in ("controller_id", "controller_epoch", "broker_epoch")},
+        "outcome": verdict.outcome,
+        "error_code": verdict.error_code,
+        "error_name": None if verdict.error_code is None else error_name(verdict.error_code),
+        "partition_errors": [
+            {"topic": e.topic, "partition": e.partition, "error_code": e.error_code, "error_name": e.error}
+            for e in verdict.partition_errors
+        ],
+        "reason": entry.reason or exchange.unmatched_reason,
+        "changes": entry.is_change if entry.body is not None else None,
+    }
+    return compact(form)
+
+
+def _loss_records(path: str, summary: CaptureSummary) -> Iterator[str]:
+    """Make the records of losses: the counts of a capture with any, and each piece that could not be used."""
+    counts = {
+        **{name: getattr(summary, name) for name in LOSSES},
+        "bad_inputs": summary.bad_input_count,
+        "untimed_packets": summary.untimed_packets,
+        "not_read": summary.all_not_read,
+    }
+    if any(counts.values()):
+        yield compact({"record": "loss", "file": path, **counts})
+    for bad in summary.bad_inputs:
+        lost = {"reason": bad.reason, "offset": bad.offset, "bytes_skipped": bad.bytes_skipped}
+        yield compact({"record": "bad_input", "file": path, **lost})
 
 
 class _Captures:

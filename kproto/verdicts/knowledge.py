@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kproto.api import ApiKey
 from kproto.verdicts.states import deletes
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kproto.types import BrokerId
 
 _Partition = tuple[str, int]
+_Told: TypeAlias = "tuple[bytes, frozenset[BrokerId] | None, int, bool, frozenset[_Partition]]"
+"""A body, the live brokers before, since when the broker runs, whether it accepted it, and which partitions not."""
 
 
 class PartitionChange(NamedTuple):
@@ -81,7 +83,7 @@ class _Snapshot:
             parent = parent._parent
         self._parent = parent
         self._own = own
-        self.later: dict[tuple[bytes, frozenset[BrokerId] | None, int], tuple[weakref.ref[_Snapshot], Changes]] = {}
+        self.later: dict[_Told, tuple[weakref.ref[_Snapshot], Changes]] = {}
 
     def get(self, partition: _Partition) -> RequestPartition | None:
         snapshot: _Snapshot | None = self
@@ -149,19 +151,14 @@ class Knowledge:
             known.epoch = broker_epoch
         is_metadata = body.api_key == ApiKey.UPDATE_METADATA
         snapshot = known.metadata if is_metadata else known.replicas
-        if not accepted or failed:
-            changes = self._compared(body, snapshot, known, accepted=accepted, failed=set(failed))
-            after = _applied(snapshot, changes) if accepted else snapshot
-        else:
-            key = (body.key, known.live_brokers if is_metadata else None, known.began)
-            reference, changes = snapshot.later.get(key, (None, Changes()))
-            later = reference() if reference is not None else None
-            if later is None:
-                changes = self._compared(body, snapshot, known, accepted=True, failed=set())
-                later = _applied(snapshot, changes)
-                if later is not snapshot:
-                    snapshot.later[key] = (weakref.ref(later), changes)
-            after = later
+        key = (body.key, known.live_brokers if is_metadata else None, known.began, accepted, frozenset(failed))
+        reference, changes = snapshot.later.get(key, (None, Changes()))
+        after = reference() if reference is not None else None
+        if after is None:
+            changes = self._compared(body, snapshot, known, accepted=accepted, failed=key[-1])
+            after = _applied(snapshot, changes)
+            if after is not snapshot:
+                snapshot.later[key] = (weakref.ref(after), changes)
         if is_metadata:
             known.metadata = after
             if accepted:
@@ -177,7 +174,7 @@ class Knowledge:
         broker: _Broker,
         *,
         accepted: bool,
-        failed: set[_Partition],
+        failed: Collection[_Partition],
     ) -> Changes:
         found = []
         for state in body.states:

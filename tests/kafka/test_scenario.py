@@ -9,7 +9,7 @@ from channel.network.recorder import PcapngRecorder
 from channel.rehearsal.zookeeper_scenario import ZooKeeperScenario
 from channel.zookeeper.session import ZooKeeperSession
 from kproto import tables
-from kproto.cli.comparison import differences
+from kproto.cli.demo import differences
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 

@@ -13,7 +13,7 @@ from channel.network.recorder import PcapngRecorder
 from channel.rehearsal.journal import Journal
 from channel.rehearsal.scenario import EmbeddedScenario
 from channel.send.encoded_requests import SingleRequest
-from kproto.cli.comparison import differences
+from kproto.cli.demo import differences
 from kproto.codec import get_codec
 from kproto.pipeline import OutputDirectory, analyze
 from kproto.tables.schemas import PARTITION_ERRORS, PARTITION_STATES, REQUESTS
