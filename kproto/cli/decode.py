@@ -64,8 +64,7 @@ def command(
     <<...>>, also quoted with "> "; without FILE, or for -, standard input is read. A damaged message is shown up to the
     field that cannot be read.
     """
-    from kproto.cli.dissection import dissect
-    from kproto.cli.table import table
+    from kproto.cli.dissection import dissect, table
 
     options = parse_message_options(kind, api, version)
     text = read_input(source, data)
