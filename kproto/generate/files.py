@@ -61,25 +61,19 @@ class _Capture:
     def write(self, data: bytes) -> None:
         size = self._written.files[self._file] + len(self._held)
         if self._rotate_bytes is not None and size + len(data) > self._rotate_bytes and size > len(PCAP_HEADER):
-            self.close()
+            self.flush(last=True)
             self._number += 1
             self._begin()
         self._held += data
         if len(self._held) >= _BUFFERED:
             self.flush()
 
-    def flush(self) -> None:
+    def flush(self, *, last: bool = False) -> None:
         data = bytes(self._held)
-        self._append(data if self._packer is None else self._packer.compress(data))
         self._written.files[self._file] += len(data)
         self._held.clear()
-
-    def close(self) -> None:
-        self.flush()
         if self._packer is not None:
-            self._append(self._packer.flush())
-
-    def _append(self, data: bytes) -> None:
+            data = self._packer.compress(data) + (self._packer.flush() if last else b"")
         if data:
             with self._file.open("ab") as file:
                 file.write(data)
@@ -134,7 +128,7 @@ def write_captures(
         if progress is not None:
             progress(len(burst.data))
     for capture in captures.values():
-        capture.close()
+        capture.flush(last=True)
     return written
 
 
