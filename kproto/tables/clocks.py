@@ -5,9 +5,9 @@ connections of controllers, and with the most updates where several have as many
 as those of another cluster, have their own. Evidence, the first that is there:
 
 1. exchanges that two points saw: their packets are the same, so the difference of their times is that of the clocks;
-2. bodies that a controller sends to many brokers in one batch (UpdateMetadata, LeaderAndIsr): a third or more of the
-   differences of their first times agree, whatever the queue of one broker does to the others. The densest stretch of
-   the differences counts;
+2. bodies that a controller sends to many brokers in one batch (UpdateMetadata, LeaderAndIsr): three or more of the
+   differences of their first times agree, and more than by chance, whatever the queue of one broker does to the others.
+   The densest stretch of the differences counts, and of those that came one soon after the other one;
 3. of a log, whose lines at INFO show no body whole: leaders that it and another point tell of, likewise. Clocks that
    then seem less than a second apart are taken as equal, as a broker's lines are written when it has done what it was
    told.
@@ -19,6 +19,7 @@ two points, their clocks cannot be compared.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import pairwise
 from statistics import linear_regression, median
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -47,8 +48,14 @@ CLOCKS: Final = described(
 BATCH_US: Final = 1_000_000
 """A body that a capture point sees again within this time belongs to one batch."""
 
-_WIDTHS_US: Final = (60_000, 15_000, 4_000)
-"""The densest stretch of this width is sought, and within it the next."""
+_EXACT_US: Final = 4_000
+"""What came at once differs by no more: the densest stretch of this width tells a clock."""
+
+_QUEUE_US: Final = 100_000
+"""What came this soon after another may have waited for the same, and been as late by that; it counts once."""
+
+_NEAR_US: Final = 30_000
+"""What came at about the same time differs by no more."""
 
 _EQUAL_US: Final = 30_000
 """Clocks that differ by less are taken as equal: a controller sends a batch to one broker after the other."""
@@ -60,9 +67,6 @@ LED: Final = ("body_id", "topic", "partition", "leader", "leader_epoch")
 """The columns of ``partition_states`` that tell of leaders."""
 
 _LEAST: Final = 3
-_SHARE: Final = 5
-"""Of this many differences one at least must agree with the others in the densest stretch."""
-
 _LONG_US: Final = 3600 * 1_000_000
 """Only captures that share a longer time show how fast a clock runs."""
 
@@ -267,35 +271,33 @@ def _fitted(name: str, shared: list[tuple[int, int]], few: int, least: int) -> P
         return difference - round(drift * (ts - anchor) / 1_000_000)
 
     differences = sorted(straight(ts, difference) for ts, difference in shared)
-    agreed, exact = densest(differences, _WIDTHS_US[0]), densest(differences, _WIDTHS_US[2])
-    if len(exact) >= few and len(exact) > len(densest(agreed, _WIDTHS_US[2])):
-        # A queue delays several by about as much, never to the millisecond.
-        agreed = [one for one in differences if abs(one - exact[0]) <= _WIDTHS_US[0] / 2]
-    near = [one for one in differences if abs(one) <= _WIDTHS_US[0] / 2]
+    exact = densest(differences, _EXACT_US)
+    agreed = [one for one in differences if abs(one - exact[0]) <= _NEAR_US]
+    near = [one for one in differences if abs(one) <= _NEAR_US]
     if 2 * len(near) >= len(agreed):
-        agreed = near  # no other difference is as probable as none
-    count, every = len(agreed), len(differences)
-    is_pair = count == 2 and (abs(agreed[0]) >= BATCH_US or len(densest(agreed, _WIDTHS_US[2])) == 2)
-    is_small = count == every and (is_pair or agreed is near)  # all that there is agrees, not as brokers are told late
-    if not is_small and _SHARE * count < every:
+        agreed, exact = near, densest(near, _EXACT_US)  # no other difference is as probable as none
+
+    def separate(some: Sequence[int]) -> int:
+        times = sorted(ts for ts, difference in shared if some[0] <= straight(ts, difference) <= some[-1])
+        return 1 + sum(ts - before > _QUEUE_US for before, ts in pairwise(times))
+
+    count = separate(agreed)
+    is_chance = count < few or count**2 < separate(differences)
+    if is_chance and len(near) < len(differences):  # else all that there is agrees that there is none
         return None
-    agreed = densest(agreed, _WIDTHS_US[1])
-    if not is_small and len(agreed) < few:  # some of any differences lie as near to each other as the first width
-        return None
-    agreed = densest(agreed, _WIDTHS_US[2])
-    offset = round(median(agreed))
+    offset = round(median(exact))
     if _was_set([(ts, straight(ts, difference) - offset) for ts, difference in shared]):
         return PointClock(name, name)
     if abs(offset) < least and not drift:
         offset = 0
-    return PointClock(name, "", offset, drift, anchor if drift else 0, len(agreed))
+    return PointClock(name, "", offset, drift, anchor if drift else 0, len(exact))
 
 
 def _was_set(shared: list[tuple[int, int]]) -> bool:
     """Whether for seconds before or behind all times at which clocks agree their differences agree on another one."""
-    agreed = [ts for ts, difference in shared if abs(difference) <= _WIDTHS_US[0]]
+    agreed = [ts for ts, difference in shared if abs(difference) <= 2 * _NEAR_US]
     for side in ([one for one in shared if one[0] < agreed[0]], [one for one in shared if one[0] > agreed[-1]]):
-        dense = densest(sorted(difference for _ts, difference in side), _WIDTHS_US[0])
+        dense = densest(sorted(difference for _ts, difference in side), 2 * _NEAR_US)
         if len(dense) >= _LEAST and min(map(abs, (dense[0], dense[-1]))) > _SET_US:
             times = [ts for ts, difference in side if dense[0] <= difference <= dense[-1]]
             if times[-1] - times[0] > 5 * _SET_US:
@@ -322,7 +324,7 @@ def _drift(shared: list[tuple[int, int]]) -> float:
 
     def agreeing(ppm: float) -> list[tuple[int, int]]:
         straight = sorted((difference - ppm * (ts - anchor) / 1_000_000, ts, difference) for ts, difference in shared)
-        dense = densest([round(one) for one, _ts, _difference in straight], _WIDTHS_US[0])
+        dense = densest([round(one) for one, _ts, _difference in straight], 2 * _NEAR_US)
         if not dense:
             return []
         return [(ts, difference) for one, ts, difference in straight if dense[0] <= round(one) <= dense[-1]]

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
 
+NOT_COMPARED: Final = "the clocks of its captures cannot be compared"
+"""What makes a finding uncertain that rests on the order of times; no damage does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -130,7 +133,7 @@ class Doctor:
         if "absence" in rests_on and (hidden := facts.may_hide(broker, first, last, self.us("told"), since)):
             return hidden
         if "time" in rests_on and not facts.has_one_clock:
-            return "the clocks of its captures cannot be compared"
+            return NOT_COMPARED
         if "identity" in rests_on and facts.unknown_addresses and isinstance(broker, int) and broker not in facts.spans:
             return "the ids of brokers at some addresses are unknown; name them with --brokers"
         return ""

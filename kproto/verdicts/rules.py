@@ -21,7 +21,7 @@ from kproto.error_codes import ErrorCode, error_name
 from kproto.text import counted, ranges
 from kproto.verdicts import kraft
 from kproto.verdicts.catalogue import RULES
-from kproto.verdicts.doctor import MINUTE, SECOND, Doctor, Finding
+from kproto.verdicts.doctor import MINUTE, NOT_COMPARED, SECOND, Doctor, Finding
 from kproto.verdicts.epochs import the_broker
 from kproto.verdicts.facts import Facts, Partition, named, was_named_before
 from kproto.verdicts.flaps import flapping
@@ -799,8 +799,8 @@ def findings(facts: Facts, limits: Mapping[str, float] | None = None) -> list[Fi
     """
     found = _found_in_all(facts, limits) if facts.fits else _found(facts, limits)
     unread = sum(request.decode_error is not None for request in facts.requests)
-    is_unsure = any(finding.cannot_tell and "absence" in RULES[finding.rule].rests_on for finding in found)
-    if is_unsure or 2 * unread > len(facts.requests):
+    lacks = {finding.cannot_tell for finding in found if "absence" in RULES[finding.rule].rests_on}
+    if lacks - {"", NOT_COMPARED} or 2 * unread > len(facts.requests):
         found = [replace(f, severity="warning") if f.rule in _DAMAGE and f.severity == "note" else f for f in found]
     return sorted(found, key=lambda f: (f.rank, f.rule, f.first, f.text))
 

@@ -71,16 +71,11 @@ def test_clocks_whose_differences_agree_by_chance_alone_are_not_compared() -> No
     assert clock_of(here, there).reference == "b"
 
 
-@pytest.mark.parametrize(
-    ("ahead_us", "offset_us"), [((57_037, 65_391), 0), ((-5 * HOUR, 30_000 - 5 * HOUR), -5 * HOUR)]
-)
-def test_two_updates_tell_a_clock_only_where_no_broker_was_told_so_late(
-    ahead_us: tuple[int, int], offset_us: int
-) -> None:
+@pytest.mark.parametrize("ahead_us", [(57_037, 65_391), (-5 * HOUR, 300 - 5 * HOUR), (-78_000, -78_010, -78_024)])
+def test_updates_that_came_in_one_batch_tell_no_clock(ahead_us: tuple[int, ...]) -> None:
     """Such as stand on both sides of a border between two files: the first brokers are told in one, others later."""
-    here = {bytes([number]): BEGIN + number for number in range(2)}
-    clock = clock_of(here, {key: ts + ahead_us[key[0]] for key, ts in here.items()})
-    assert (clock.reference, clock.offset_us) == ("a" if offset_us else "b", pytest.approx(offset_us, abs=30_000))
+    here = {bytes([number]): BEGIN + number for number in range(len(ahead_us))}
+    assert clock_of(here, {key: ts + ahead_us[key[0]] for key, ts in here.items()}).reference == "b"
 
 
 QUEUED = [814844, 1176, 157765, -279, 758962, 564703, 558987, 547841, 568565, 70, 37543]
@@ -88,10 +83,13 @@ QUEUED = [814844, 1176, 157765, -279, 758962, 564703, 558987, 547841, 568565, 70
 
 
 @pytest.mark.parametrize("ahead_us", [-60_000_000, 70_000_000])
-def test_updates_that_waited_in_one_queue_tell_no_clock(ahead_us: int) -> None:
-    here = {bytes([at]): BEGIN + 1_000_000 * at for at in range(len(QUEUED))}
-    clock = clock_of(here, {key: ts + ahead_us + us for (key, ts), us in zip(here.items(), QUEUED, strict=True)})
-    assert (clock.reference, clock.offset_us) == ("a", pytest.approx(ahead_us, abs=5_000))
+@pytest.mark.parametrize("more", [0, 1])
+def test_updates_that_waited_in_one_queue_tell_no_clock(ahead_us: int, more: int) -> None:
+    late = QUEUED + [200] * more
+    here = {bytes([at]): BEGIN + 1_000_000 * at for at in range(len(late))}
+    clock = clock_of(here, {key: ts + ahead_us + us for (key, ts), us in zip(here.items(), late, strict=True)})
+    assert (clock.reference == "a") is bool(more)
+    assert not more or abs(clock.offset_us - ahead_us) < 5_000
 
 
 @given(st.integers(0, 1000), st.integers(1, 30), st.integers(2, 9))
@@ -133,12 +131,12 @@ def test_in_how_many_files_a_point_recorded_does_not_make_it_the_reference() -> 
         rows = [
             {
                 "capture": capture, "conn_id": connection, "controller_id": 1, "api_key": 6,
-                "body_id": bytes([part, n]), "ts": BEGIN + n + (5_000_000 if capture == "a" else 0),
+                "body_id": bytes([part, n // 1_000_000]), "ts": BEGIN + n + (5_000_000 if capture == "a" else 0),
             }
             for capture, connections in shown.items()
             if capture == "a" or not part
             for connection in connections
-            for n in range(9)
+            for n in range(0, 9_000_000, 1_000_000)
         ]  # fmt: skip
         schema = pa.schema([(each.name, each.type) for each in REQUESTS if each.name in rows[0]])
         evidence.add(pa.Table.from_pylist(rows, schema))

@@ -241,6 +241,17 @@ def test_a_clock_that_is_set_while_new_connections_alone_speak_is_corrected_from
     assert [found.severity for found in findings(Facts(of_one(paths))) if found.rule == "KP065"] == ["note"]
 
 
+def test_damage_is_a_note_where_clocks_alone_make_findings_uncertain(tmp_path: Path) -> None:
+    capture = DATA / "captures" / "external-controller-a.pcap.gz"
+    first, second = by_host(recorded(capture), servers_of(capture)).values()
+    some = second._replace(packets=second.packets[: len(second.packets) // 3])
+    paths = [first.write(tmp_path / "first.pcap", ahead_ns=-12 * 10**9), some.write(tmp_path / "second.pcap")]
+    paths[0].write_bytes(paths[0].read_bytes() + bytes(7))
+    every = findings(Facts(of_one(paths)))
+    assert {f.cannot_tell for f in every if f.rule == "KP051"} == {"the clocks of its captures cannot be compared"}
+    assert [f.severity for f in every if f.rule == "KP065"] == ["note"]
+
+
 @given(st.sampled_from(CAPTURES), st.lists(st.floats(-5000, 5000), min_size=3, max_size=3))
 @settings(max_examples=max(settings.default.max_examples // 60, 1))
 def test_whatever_the_clocks_say(tmp_path_factory: pytest.TempPathFactory, capture: Path, seconds: list[float]) -> None:
