@@ -222,9 +222,9 @@ QUESTIONS: Final = {
             SELECT s.cluster, s.controller_id, s.controller_epoch AS zookeeper_epoch, s.last_request, s.requests,
                    e.controller_epoch
             FROM seen s JOIN quorum_epochs e ON e.cluster = s.cluster AND e.controller_id = s.controller_id
-            WHERE s.is_kraft AND NOT s.is_log AND s.last_request >= e.valid_from
+            WHERE s.is_kraft AND NOT s.is_log AND coalesce(s.last_request >= e.valid_from, true)
             QUALIFY row_number() OVER (PARTITION BY s.cluster, s.controller_epoch ORDER BY
-                                       e.valid_to < s.first_ts, e.valid_from) = 1
+                                       coalesce(e.valid_to < s.first_ts, false), e.controller_epoch) = 1
         ), ruled AS (
             SELECT coalesce(s.cluster, e.cluster) AS cluster,
                    coalesce(e.controller_id, s.controller_id) AS controller_id,

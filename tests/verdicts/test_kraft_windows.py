@@ -17,6 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from kraft_runs import HEALTHY, MADE, NODES, RUNS, capture, metadata
 from window_answers import ABOUT, Fact, flat, rows_of
+from windows import Window
 
 from kproto.errors import CaptureError
 from kproto.generate import KRaftFleet, write_metadata_logs
@@ -140,6 +141,13 @@ def test_a_mixture_says_nothing_new(run: str, seed: int) -> None:
         except (CaptureError, ValueError):  # nothing is left in it
             return
     hold_nothing_new(part, whole(run))
+
+
+def test_who_tells_zookeepers_brokers_has_one_epoch_wherever_the_capture_begins(tmp_path: Path) -> None:
+    window = Window.of(capture("kraft-3.9-m"))
+    path = window.since(window.at(0.75)).write(tmp_path / "window.pcap")
+    told = said_of(path, about={"controllers": ABOUT["controllers"]})["controllers"]
+    assert told.keys() == {(3000, 1, "KRaft"), (3000, 2, "KRaft")}
 
 
 @pytest.mark.slow
