@@ -40,7 +40,7 @@ from kproto.verdicts.states import (
     first_within,
     most_within,
 )
-from kproto.verdicts.updates import Behind, brokers_behind, late_updates, missed_updates
+from kproto.verdicts.updates import brokers_behind, late_updates, missed_updates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -436,12 +436,12 @@ def _flaps(doctor: Doctor) -> Iterator[Finding]:
 
 
 def _behind(doctor: Doctor) -> Iterator[Finding]:
-    behind: dict[int, list[Behind]] = defaultdict(list)
-    for one in brokers_behind(doctor):
-        behind[one.broker].append(one)
+    behind: dict[int, list[tuple[Partition, int]]] = defaultdict(list)
+    for broker, partition, _newest, _told, since in brokers_behind(doctor):
+        behind[broker].append((partition, since))
     for broker, some in behind.items():
-        text = f"Broker {broker} was never told the newest state of {_partitions(one.partition for one in some)}"
-        yield doctor.finding("KP030", text, min(one.since for one in some), count=len(some), broker=broker)
+        text = f"Broker {broker} was never told the newest state of {_partitions(place for place, _since in some)}"
+        yield doctor.finding("KP030", text, min(since for _, since in some), count=len(some), broker=broker)
 
 
 def _updates(doctor: Doctor) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from kproto.api import ApiKey
 from kproto.verdicts.states import FIRST_EPOCHS, NO_LEADER
@@ -20,24 +20,6 @@ if TYPE_CHECKING:
     from kproto.verdicts.states import Body, Incarnation, Sighting, State
 
 _TWO: Final = 2
-
-
-class Behind(NamedTuple):
-    """A partition whose newest state a live broker was never sent.
-
-    Attributes:
-        broker: The broker.
-        partition: The partition.
-        newest: Its newest state.
-        told: The last state that the broker was sent; None: none.
-        since: When others were told the first state that it lacks, or when it joined.
-    """
-
-    broker: int
-    partition: Partition
-    newest: Sighting
-    told: Sighting | None
-    since: int
 
 
 def missed_updates(doctor: Doctor) -> Iterator[tuple[int, Body]]:
@@ -85,9 +67,10 @@ def late_updates(doctor: Doctor) -> Iterator[tuple[Any, int, int]]:
                 yield broker, delay, first
 
 
-def brokers_behind(doctor: Doctor) -> Iterator[Behind]:
+def brokers_behind(doctor: Doctor) -> Iterator[tuple[int, Partition, Sighting, Sighting | None, int]]:
     """Yield the partitions whose newest state a living broker was never sent, for longer than the limit told.
 
+    Each is the broker, the partition, its newest state, the last that the broker was sent (None: none), and since when.
     The time begins with the first state that the broker lacks, so that a partition which changes all the time counts
     too, or when the broker joined. The change is in the capture: the state before it was told too, or LeaderAndIsr
     calls the partition new, or most others were told at once that had not come back within the limit settled; and most
@@ -131,7 +114,7 @@ def brokers_behind(doctor: Doctor) -> Iterator[Behind]:
                 or span.covers(change, change + limit)
                 or facts.stayed_registered(broker, change, change + limit)
             ):
-                yield Behind(broker, partition, newest, last, since)
+                yield broker, partition, newest, last, since
 
 
 def _change_after(facts: Facts, life: Incarnation, epochs: tuple[int, int] | None, limit: int) -> int | None:

@@ -20,7 +20,6 @@ from kproto.verdicts.doctor import Doctor
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.found import judged_table
 from kproto.verdicts.rules import findings
-from kproto.verdicts.updates import Behind
 
 FEW = 3
 """Fleets of fresh seeds; ``tests/fleet_faults.py --seeds 300`` takes more."""
@@ -145,9 +144,9 @@ def test_partitions_that_a_broker_was_not_told_are_named_as_ranges(
     behind: tuple[int, int, dict[str, pa.Table]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def of(doctor: Doctor) -> list[Behind]:
+    def of(doctor: Doctor) -> list[tuple[Any, ...]]:
         sighting: Any = None
-        return [Behind(behind[0], partition, sighting, None, doctor.facts.begin) for partition in partitions]
+        return [(behind[0], partition, sighting, None, doctor.facts.begin) for partition in partitions]
 
     monkeypatch.setattr(rules, "brokers_behind", of)
     (found,) = [f for f in findings(Facts([behind[2]])) if f.rule == "KP030"]
