@@ -30,7 +30,7 @@ from kproto.pipeline.changed import ChangedTables
 from kproto.pipeline.facts import BrokersOfCluster
 from kproto.pipeline.metadata_log import LogPlan, is_of_log, logs_among, make_log, plan_log, without_logs
 from kproto.pipeline.settling import settle, without_superseded
-from kproto.pipeline.stages import SMALL_TABLES, gather, learn, merged_rows, small_table
+from kproto.pipeline.stages import SMALL_TABLES, gather, learn, merged_rows, small_table, with_connections
 from kproto.pipeline.staging import read_staged
 from kproto.pipeline.tasks import SETTLED_ON_DRIVER, count_changes, make_tables
 from kproto.tables.arrays import plain_text, rows_of, with_column
@@ -307,6 +307,7 @@ class _Job:
         self._facts: dict[str, str] = facts.setdefault("facts", {})
         self._logs: dict[str, Any] = facts.setdefault("logs", {})
         self._names_log = plan.names_log
+        self._begun = set[bytes]()  # the ids of stored connections that may go on from an earlier part
         self._figures: dict[str, Any] | None = None
         run.bodies_decoded = facts.get("bodies_decoded", 0)
 
@@ -335,6 +336,7 @@ class _Job:
         )
         for file, table in without_superseded(self._stored, settled) if settled.superseded else ():
             self._new.rewrite(file, table)
+        self._name_connections(joiner.connections)
         self._set_broker_ids(former, knowledge.directory, cluster)
         self.run.bodies_decoded += made.bodies
         for folder, files in made.files.items():
@@ -450,6 +452,7 @@ class _Job:
             former = pa.concat_tables([former, near]).group_by(near.column_names, use_threads=False).aggregate([])
             others = former.filter(pc.invert(pc.is_in(former["id"], value_set=stale["id"].combine_chunks())))
             former_ends, former_begins = borders_of(others)
+            self._begun = {begin.border.conn_id for begin in former_begins}
             joiner = Joiner(selection_of(self._filters), load, store)
             joiner.ends, joiner.begins = [*former_ends, *ends], [*former_begins, *begins]
             if places := joiner.places_set() - ordered:
@@ -611,6 +614,18 @@ class _Job:
             for row in bad_inputs.to_pylist()
         ]
         return bad_inputs.filter(pa.array(keep, pa.bool_()))
+
+    def _name_connections(self, ids: Mapping[bytes, bytes]) -> None:
+        """Give stored rows the ids of connections of which an earlier part is known now."""
+        renamed = pa.array(ids.keys() & self._begun, pa.binary())
+        for file in [
+            file for name in ("requests", "responses", "frames") for file in self._stored.paths(name) if len(renamed)
+        ]:
+            found = read_parquet(self._stored.place(file), ["conn_id"])["conn_id"]
+            if pc.any(pc.is_in(found, value_set=renamed)).as_py():
+                self._new.rewrite(file, with_connections(read_parquet(self._stored.place(file)), ids))
+        borders = KnownTable(self._stored, "known_borders").rows(renamed, "conn_id")
+        self._new.know("known_borders", with_connections(borders, ids))
 
     def _set_broker_ids(self, former: BrokersOfCluster, directory: Any, cluster: str) -> None:
         """Give stored requests the broker ids that all recordings together tell, where these are others now."""

@@ -243,7 +243,7 @@ def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: F
     addresses: set[tuple[str, str, int]] = set()
     for batches in zip(*(read_staged(place_of(piece), name) for name in _RELATED), strict=True):
         tables = {name: pa.Table.from_batches([b]) for name, b in zip(_RELATED, batches, strict=True)}
-        tables = {name: _with_connections(table, knowledge.connections) for name, table in tables.items()}
+        tables = {name: with_connections(table, knowledge.connections) for name, table in tables.items()}
         tables = _with_brokers(without_requests(tables, left_out), knowledge.directory, filters)
         for name, table in tables.items():
             files.write(name, table)
@@ -283,8 +283,8 @@ def without_requests(tables: Mapping[str, pa.Table], ids: pa.Array) -> dict[str,
     }
 
 
-def _with_connections(table: pa.Table, connections: Mapping[bytes, bytes]) -> pa.Table:
-    """Return rows with the ids of connections that go on from an earlier recording."""
+def with_connections(table: pa.Table, connections: Mapping[bytes, bytes]) -> pa.Table:
+    """Return rows with the ids of connections as the earliest recordings of these have them."""
     if not connections or "conn_id" not in table.column_names:
         return table
     former = table["conn_id"]

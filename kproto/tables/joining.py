@@ -239,7 +239,7 @@ class Joiner:
     Attributes:
         ends: The ends at which nothing goes on so far.
         begins: The beginnings that go on behind nothing so far.
-        connections: The id of each connection that goes on, by the id that it has in the later part.
+        connections: The id of each connection that goes on, by the ids that it has in later parts.
         files: Of each label and file the connections, as named there, that go on there; nameless ones are not known to
             be Kafka's.
         counts: By how much each of ``MENDED`` is another number there than a reading of the file alone told.
@@ -342,7 +342,20 @@ class Joiner:
             guessed = [each for each in guessed if (each[1].part, each[1].border.key) not in wrong]
             goes_further = bool(wrong)
         yield from self._rows.take()
-        self.ends, self.begins = [*left_ends], [*left_begins]
+        self.connections = {each: self._first_id(each) for each in self.connections}
+        self.ends = [each._replace(border=self._renamed(each.border)) for each in left_ends]
+        self.begins = [
+            each._replace(border=self._renamed(each.border)) if each.guessed else each for each in left_begins
+        ]
+
+    def _first_id(self, conn_id: bytes) -> bytes:
+        """Return the id of the earliest part that a connection is known to go on from."""
+        while conn_id in self.connections:
+            conn_id = self.connections[conn_id]
+        return conn_id
+
+    def _renamed(self, border: Border) -> Border:
+        return border._replace(conn_id=self._first_id(border.conn_id))
 
     def places_set(self) -> set[str]:
         """Return the places where a connection goes on by a clock that was set meanwhile: to be read in order."""
@@ -381,9 +394,10 @@ class Joiner:
             for event in requests.settled(collector.add_segment(*each)):
                 self._rows.add_event(event)
         known = collector.connection(begin.border.flow)  # an end before the first request does not name it
-        named = known.conn_id if known else end.border.conn_id
-        if begin.border.conn_id and named:
-            self.connections[begin.border.conn_id] = self.connections.get(named, named)
+        ids = [each for each in (end.border.conn_id, known and known.conn_id, begin.border.conn_id) if each]
+        for conn_id in map(self._first_id, ids):
+            if conn_id != (first := self._first_id(ids[0])):
+                self.connections[conn_id] = first
         after = [each for each in collector.endings() if each.key == begin.border.key]
         later = None
         if after and not begin.border.is_sure:

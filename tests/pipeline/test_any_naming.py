@@ -68,6 +68,12 @@ def broker_ids(out: Path) -> set[tuple[bytes, int]]:
     return {(row["frame_id"], row["broker_id"]) for row in table.to_pylist() if row["broker_id"] is not None}
 
 
+def connections(out: Path) -> set[frozenset[bytes]]:
+    """The requests of each connection."""
+    table = table_dataset(current_tables(out), "requests").to_table().group_by("conn_id")
+    return {frozenset(each) for each in table.aggregate([("frame_id", "list")])["frame_id_list"].to_pylist()}
+
+
 def run(out: Path, *captures: Path, **options: Any) -> None:
     with suppress(CaptureError):  # nothing in them yet
         analyze(TasksHere(), [str(path) for path in captures], OutputDirectory(out), **options)  # type: ignore[arg-type]
@@ -257,6 +263,8 @@ def one_run_and_many(seed: int, tmp_path: Path) -> None:
     ids_there, ids = broker_ids(once), broker_ids(many)
     assert ids == ids_there if is_one else ids <= ids_there  # brokers are those of clusters, too
     assert rows(many, derived=derived) == rows(once, derived=derived)
+    if len(hosts) == 1:  # of two hosts that recorded one connection either may tell of a request
+        assert connections(many) == connections(once)
 
 
 @pytest.mark.slow
