@@ -101,26 +101,24 @@ class _Reign(NamedTuple):
 
 
 class ClusterEvidence:
-    """What tells clusters apart, from pieces of ``requests``."""
+    """What tells clusters apart, from pieces of ``requests``.
 
-    def __init__(self) -> None:
-        self._nodes: Counter[Node] = Counter()
-        self._declared: dict[str, str] = {}
-        self._lists: dict[tuple[str, bytes], set[Node]] = defaultdict(set)
-        self._updates: list[pa.Table] = []
-        self._listeners: dict[str, set[Listener]] = defaultdict(set)
-        self._reigns: dict[Node, dict[int, _Reign]] = defaultdict(dict)
+    Args:
+        captures: Rows of ``captures``: they name the clusters that were declared.
+        brokers: Rows of ``brokers``.
+    """
 
-    def add_captures(self, captures: pa.Table) -> None:
-        """Add rows of ``captures``: they name the clusters that were declared."""
+    def __init__(self, captures: pa.Table, brokers: pa.Table) -> None:
         rows = rows_of(captures, ("capture", "cluster"))
-        self._declared.update((capture, name) for capture, name in rows if name not in (None, DEFAULT_CLUSTER))
-
-    def add_brokers(self, brokers: pa.Table) -> None:
-        """Add rows of ``brokers``."""
+        self._declared: dict[str, str] = {name: of for name, of in rows if of not in (None, DEFAULT_CLUSTER)}
+        self._listeners: dict[str, set[Listener]] = defaultdict(set)
         for capture, broker, host, port in rows_of(brokers, ("capture", "broker_id", "host", "port")):
             if port:  # a state-change log lacks the listeners
                 self._listeners[capture].add((broker, host, port))
+        self._nodes: Counter[Node] = Counter()
+        self._lists: dict[tuple[str, bytes], set[Node]] = defaultdict(set)
+        self._updates: list[pa.Table] = []
+        self._reigns: dict[Node, dict[int, _Reign]] = defaultdict(dict)
 
     def add(self, requests: pa.Table) -> None:
         """Add rows of ``requests``, with the columns ``CLUSTER_COLUMNS``."""

@@ -15,6 +15,7 @@ may be of one host hold such a pair, nothing is said of any of them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
@@ -30,8 +31,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LINK: Final = ("cluster", "capture", "server_ip", "server_port", "broker_id", "controller_id", "controller_epoch")
-HOST_COLUMNS: Final = (*_LINK, "api_key", "correlation_id", "exchange_id", "ts")
+HOST_COLUMNS: Final = (
+    *_LINK, "api_key", "correlation_id", "exchange_id", "ts", "frame_id", "response_frame_id", "decode_error",
+)  # fmt: skip
 """The columns of ``requests`` that hosts are told from."""
+
+_SEEN: Final = pa.schema(
+    [("capture", pa.string()), ("exchange_id", pa.binary()), ("frame_id", pa.binary()), ("rank", pa.int64()),
+     ("first", pa.int64())]
+)  # fmt: skip
+"""A sighting of an exchange: by which place, how much it saw of it, and when."""
 
 _OVERLAP_US: Final = 1_000_000
 """Captures that follow each other may overlap so far, as packets at a border are out of order."""
@@ -64,21 +73,19 @@ class _Link(NamedTuple):
 
 
 class HostEvidence:
-    """What tells hosts apart, from pieces of ``requests``."""
+    """What tells hosts apart, from rows of ``captures`` and pieces of ``requests``."""
 
-    def __init__(self) -> None:
-        self._formats: dict[str, str] = {}
+    def __init__(self, captures: pa.Table) -> None:
+        self._formats: dict[str, str] = dict(rows_of(captures, ("capture", "format")))
         self._links: list[pa.Table] = []
-        self._exchanges: list[pa.Table] = []
-
-    def add_captures(self, captures: pa.Table) -> None:
-        """Add rows of ``captures``."""
-        self._formats.update(rows_of(captures, ("capture", "format")))
+        self._exchanges = [_SEEN.empty_table()]
 
     def add(self, requests: pa.Table) -> None:
         """Add rows of ``requests``, with the columns ``HOST_COLUMNS``."""
         times = requests["ts"].cast(pa.int64())
-        seen = requests.select(["capture", "exchange_id"]).append_column("first", times)
+        answered, whole = pc.is_valid(requests["response_frame_id"]), pc.is_null(requests["decode_error"])
+        rank = pc.add(pc.if_else(answered, 2, 0), pc.if_else(whole, 1, 0))
+        seen = requests.select(_SEEN.names[:3]).append_column("rank", rank).append_column("first", times)
         self._exchanges.append(seen.filter(pc.is_valid(seen["exchange_id"])))
         is_control = pc.is_in(requests["api_key"], value_set=pa.array(sorted(CONTROL_APIS), pa.int16()))
         control = requests.select([*_LINK, "correlation_id"]).append_column("first", times)
@@ -89,17 +96,31 @@ class HostEvidence:
         )
         self._links.append(spans)
 
+    @cached_property
+    def _several(self) -> pa.Table:
+        """The sightings of exchanges that have several."""
+        every = pa.concat_tables(self._exchanges)
+        counts = every.group_by("exchange_id", use_threads=False).aggregate([("rank", "count")])
+        several = counts.filter(pc.greater(counts["rank_count"], 1))["exchange_id"]
+        return every.filter(pc.is_in(every["exchange_id"], value_set=several.combine_chunks()))
+
     def sightings(self) -> dict[bytes, dict[str, int]]:
-        """Return the exchanges that several capture points saw: when first, by capture point."""
+        """Return the exchanges that were seen several times: when first, by capture point."""
         found: dict[bytes, dict[str, int]] = defaultdict(dict)
-        if self._exchanges:
-            every = pa.concat_tables(self._exchanges)
-            counts = every.group_by("exchange_id", use_threads=False).aggregate([("capture", "count_distinct")])
-            twice = counts.filter(pc.greater(counts["capture_count_distinct"], 1))["exchange_id"]
-            every = every.filter(pc.is_in(every["exchange_id"], value_set=twice.combine_chunks()))
-            for capture, exchange, first in rows_of(every, ("capture", "exchange_id", "first")):
-                found[exchange].setdefault(capture, first)
+        for capture, exchange, first in rows_of(self._several, ("capture", "exchange_id", "first")):
+            found[exchange].setdefault(capture, first)
         return found
+
+    def repeated(self) -> pa.Array:
+        """Return the request frames of exchanges that have another row that counts."""
+        order = [("rank", "descending"), ("capture", "ascending"), ("frame_id", "ascending")]
+        kept: set[bytes] = set()
+        repeated = []
+        for exchange, frame in rows_of(self._several.sort_by(order), ("exchange_id", "frame_id")):
+            if exchange in kept:
+                repeated.append(frame)
+            kept.add(exchange)
+        return pa.array(repeated, pa.binary())
 
     def hosts(self, captures: Iterable[str], sightings: Mapping[bytes, Mapping[str, int]]) -> dict[str, str]:
         """Return for each capture point the one that stands for its host: the first of those that share it.

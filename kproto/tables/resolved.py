@@ -48,19 +48,13 @@ RESOLVED: Final = TABLES | METADATA_TABLES | _SMALL
 """The tables whose rows are resolved, by name."""
 
 _TIMES: Final = ("ts", "ts_last", "ts_ns", "first_ts", "last_ts")
-_SURVEYED: Final = (
-    *dict.fromkeys(
-        (*CLUSTER_COLUMNS, *IDENTITY_COLUMNS, *HOST_COLUMNS, "conn_id", "frame_id", "response_frame_id", "decode_error")
-    ),
-    _OF_KRAFT,
-)
+_SURVEYED: Final = (*dict.fromkeys((*CLUSTER_COLUMNS, *IDENTITY_COLUMNS, *HOST_COLUMNS)), "conn_id", _OF_KRAFT)
 _ASKED: Final = ("captures", "brokers", "requests", "partition_states", "live_brokers")
 """The tables that are surveyed."""
 
 _MOST_NAMELESS: Final = 1_000_000
 """Of more requests no broker is found by elimination."""
 
-_EXCHANGE: Final = "exchange_id"
 _LOGGED: Final = ("cluster", "controller_epoch", "broker_id", "api_key", "correlation_id")
 """What names a request in a log; correlation ids begin anew with each start of a controller, or of a broker."""
 
@@ -82,39 +76,33 @@ class Survey:
     """Gathers what tells who, when and which from all rows of ``requests``.
 
     Args:
-        is_one: Whether there is one capture point alone, whose clock is the reference.
+        read: Reads the tables as they are stored: ``partition_states`` and ``live_brokers`` only where there may be
+            several clusters, or addresses of which no listing tells the broker.
         broker_ids: Broker ids of addresses, which no traffic has to tell.
     """
 
-    def __init__(self, *, is_one: bool, broker_ids: Mapping[tuple[str, int], int] | None = None) -> None:
-        self._is_one = is_one
+    def __init__(self, read: Reader, broker_ids: Mapping[tuple[str, int], int] | None = None) -> None:
+        captures = pa.concat_tables(read("captures", ["capture", "cluster", "format", "senders"]))
+        self._read = read
+        self._is_one = pc.count_distinct(captures["capture"]).as_py() < 2  # its clock is the reference
+        self._logs = {name for name, kind in rows_of(captures, ("capture", "format")) if kind in LOGS}
+        self._senders: dict[str, set[int]] = defaultdict(set)
+        for sender in chain.from_iterable(filter(None, captures["senders"].to_pylist())):
+            self._senders[sender["ip"]].add(sender["broker_id"])
         self._broker_ids = dict(broker_ids or {})
         self._captures: dict[str, None] = {}
         self._stored: set[str | None] = set()
         self._clocks = ClockEvidence()
-        self._hosts = HostEvidence()
-        self._clusters = ClusterEvidence()
-        self._sightings: list[pa.Table] = []
+        self._hosts = HostEvidence(captures)
+        brokers = pa.concat_tables(read("brokers", ["capture", "broker_id", "host", "port"]))
+        self._clusters = ClusterEvidence(captures, brokers)
         self._asked: list[pa.Table] = []
-        self._senders: dict[str, set[int]] = {}
-        self._logs: set[str] = set()
         self._modes: set[tuple[Any, ...]] = set()  # address, controller, whether it is KRaft's
         self._rows = 0
+        for table in read("requests", list(_SURVEYED)):
+            self._add(table)
 
-    def add_captures(self, captures: pa.Table) -> None:
-        """Add rows of ``captures``."""
-        self._clusters.add_captures(captures)
-        self._hosts.add_captures(captures)
-        self._logs.update(name for name, kind in rows_of(captures, ("capture", "format")) if kind in LOGS)
-        for (senders,) in rows_of(captures, ("senders",)):
-            for sender in senders or ():
-                self._senders.setdefault(sender["ip"], set()).add(sender["broker_id"])
-
-    def add_brokers(self, brokers: pa.Table) -> None:
-        """Add rows of ``brokers``."""
-        self._clusters.add_brokers(brokers)
-
-    def add(self, requests: pa.Table) -> None:
+    def _add(self, requests: pa.Table) -> None:
         """Add rows of ``requests``, with the columns ``_SURVEYED``."""
         self._stored.update(pc.unique(requests["cluster"]).to_pylist())
         self._captures.update(dict.fromkeys(pc.unique(requests["capture"]).to_pylist()))
@@ -124,23 +112,13 @@ class Survey:
         self._modes.update(rows_of(requests.group_by(modes, use_threads=False).aggregate([]), modes))
         if self._rows <= _MOST_NAMELESS:
             self._asked.append(requests.select([*dict.fromkeys((*IDENTITY_COLUMNS, *NODE, *_LOGGED, "frame_id"))]))
-        if self._is_one:
-            return
-        self._clocks.add(requests)
-        self._hosts.add(requests)
-        answered = pc.is_valid(requests["response_frame_id"])
-        whole = pc.is_null(requests["decode_error"])
-        rank = pc.add(pc.if_else(answered, 2, 0), pc.if_else(whole, 1, 0))
-        self._sightings.append(requests.select([_EXCHANGE, "capture", "frame_id"]).append_column("rank", rank))
+        if not self._is_one:
+            self._clocks.add(requests)
+            self._hosts.add(requests)
 
-    def resolution(self, read: Reader) -> Resolution:
-        """Return what all rows tell.
-
-        Args:
-            read: Reads ``partition_states`` and ``live_brokers``, where there may be several clusters, or addresses of
-                which no listing tells the broker.
-        """
-        sightings = self._hosts.sightings()
+    def resolution(self) -> Resolution:
+        """Return what all rows tell."""
+        read, sightings = self._read, self._hosts.sightings()
         hosts = self._hosts.hosts(self._captures, sightings)
         states = partial(read, "partition_states", LED) if self._logs else None
         clocks = self._clocks.clocks(hosts, sightings, states)
@@ -150,7 +128,7 @@ class Survey:
             hosts,
         )
         found = Resolution(
-            clocks, clusters, self._repeated(), self._broker_ids, self._stored, self._logged_of_kraft(clusters)
+            clocks, clusters, self._hosts.repeated(), self._broker_ids, self._stored, self._logged_of_kraft(clusters)
         )
         if self._asked and self._rows <= _MOST_NAMELESS:
             requests = pa.concat_tables([found.requests(table) for table in self._asked])
@@ -202,23 +180,6 @@ class Survey:
             if is_kraft or port == 0:
                 told[bool(is_kraft)].add((clusters[capture, ip, port], controller))
         return told[True] & told[False]
-
-    def _repeated(self) -> pa.Array:
-        """Return the request frames of exchanges that have another row that counts."""
-        if not self._sightings:
-            return pa.array([], pa.binary())
-        every = pa.concat_tables(self._sightings)
-        counts = every.group_by(_EXCHANGE, use_threads=False).aggregate([("frame_id", "count")])
-        several = counts.filter(pc.greater(counts["frame_id_count"], 1))[_EXCHANGE].combine_chunks().drop_null()
-        every = every.filter(pc.is_in(every[_EXCHANGE], value_set=several, skip_nulls=True))
-        every = every.sort_by([("rank", "descending"), ("capture", "ascending"), ("frame_id", "ascending")])
-        kept: set[bytes] = set()
-        repeated = []
-        for exchange, frame in rows_of(every, (_EXCHANGE, "frame_id")):
-            if exchange in kept:
-                repeated.append(frame)
-            kept.add(exchange)
-        return pa.array(repeated, pa.binary())
 
 
 class Resolution:
@@ -383,16 +344,7 @@ class Resolution:
 
 def resolution_of(read: Reader, broker_ids: Mapping[tuple[str, int], int] | None = None) -> Resolution:
     """Survey tables by what reads their rows as they are stored; for ``broker_ids`` see ``resolved_reader``."""
-    captures = list(read("captures", ["capture", "cluster", "format", "senders"]))
-    names = {name for table in captures for name in table["capture"].to_pylist()}
-    survey = Survey(is_one=len(names) < 2, broker_ids=broker_ids)
-    for table in captures:
-        survey.add_captures(table)
-    for table in read("brokers", ["capture", "broker_id", "host", "port"]):
-        survey.add_brokers(table)
-    for table in read("requests", list(_SURVEYED)):
-        survey.add(table)
-    return survey.resolution(read)
+    return Survey(read, broker_ids).resolution()
 
 
 def _resolution_of(

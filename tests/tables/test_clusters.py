@@ -7,7 +7,7 @@ import pytest
 
 from kproto.tables.clusters import CLUSTER_COLUMNS, ClusterEvidence
 from kproto.tables.points import DEFAULT_CLUSTER
-from kproto.tables.schemas import REQUESTS
+from kproto.tables.schemas import BROKERS, CAPTURES, REQUESTS
 
 
 def names(*updates: tuple[int, int | None], declared: str | None = None) -> list[str]:
@@ -24,8 +24,8 @@ def names(*updates: tuple[int, int | None], declared: str | None = None) -> list
         | {"live_brokers_id": b"list"}
         for broker, error in updates
     ]  # fmt: skip
-    evidence = ClusterEvidence()
-    evidence.add_captures(pa.Table.from_pylist([{"capture": "a", "cluster": declared}]))
+    captures = pa.Table.from_pylist([{"capture": "a", "cluster": declared}])
+    evidence = ClusterEvidence(captures, BROKERS.empty_table())
     evidence.add(pa.Table.from_pylist(rows, pa.schema([REQUESTS.field(name) for name in CLUSTER_COLUMNS])))
     return sorted(set(evidence.clusters(dict, lambda _point, _ts: 0, {}).values()))
 
@@ -58,7 +58,6 @@ def test_a_log_that_lacks_the_listeners_is_of_no_other_cluster(port: int, found:
         {"capture": "packets", "broker_id": 1, "host": "10.0.0.1", "port": 9092},
         {"capture": "log", "broker_id": 2, "host": "10.0.0.2", "port": port},
     ]
-    evidence = ClusterEvidence()
-    evidence.add_brokers(pa.Table.from_pylist(brokers))
+    evidence = ClusterEvidence(CAPTURES.empty_table(), pa.Table.from_pylist(brokers))
     evidence.add(pa.Table.from_pylist(rows, pa.schema([REQUESTS.field(name) for name in CLUSTER_COLUMNS])))
     assert len(set(evidence.clusters(dict, lambda _point, _ts: 0, {}).values())) == found

@@ -56,8 +56,7 @@ def hosts_of(
     for row in rows:
         row["capture"] = names.get(row["capture"], row["capture"])
     every = sorted({row["capture"] for row in rows})
-    evidence = HostEvidence()
-    evidence.add_captures(pa.table({"capture": every, "format": [formats] * len(every)}))
+    evidence = HostEvidence(pa.table({"capture": every, "format": [formats] * len(every)}))
     evidence.add(pa.Table.from_pylist(rows, pa.schema([REQUESTS.field(name) for name in HOST_COLUMNS])))
     back = {new: old for old, new in names.items()}
     found: dict[str, set[str]] = {}
