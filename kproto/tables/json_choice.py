@@ -9,7 +9,9 @@ if TYPE_CHECKING:
 
     from kproto.tables.filters import Filters
 
-_STATE_LISTS: Final = ("ungroupedPartitionStates", "ungroupedPartitions", "partitionErrors")
+_PARTITION_LISTS: Final = (
+    "ungroupedPartitionStates", "ungroupedPartitions", "partitionStates", "partitionErrors", "partitionIndexes",
+)  # fmt: skip
 _NAME_LISTS: Final = ("topics", "topicNames")
 _TOPIC_LISTS: Final = ("topicStates", "topics")
 
@@ -54,7 +56,7 @@ def _topics(form: Any, parent: str = "") -> Iterator[dict[str, Any]]:
                 yield from _topics(item, parent)
 
 
-def _name(topic: dict[str, Any], ids: Mapping[str, str]) -> str | None:
+def _name(topic: Mapping[str, Any], ids: Mapping[str, str]) -> str | None:
     name: str | None = topic.get("topicName", topic.get("name"))
     return ids.get(topic.get("topicId", "")) if name is None else name
 
@@ -76,24 +78,18 @@ def wanted_partitions(form: Mapping[str, Any], filters: Filters, ids: Mapping[st
         filters: Topics and partitions.
         ids: Topic names by topic id in Kafka's text form, for responses that name ids alone.
     """
-    cut = dict(form)
-    for name in _STATE_LISTS:
-        if isinstance(cut.get(name), list):
-            cut[name] = [s for s in cut[name] if filters.wants_partition(s["topicName"], s["partitionIndex"])]
-    for name in _TOPIC_LISTS:
-        if isinstance(cut.get(name), list):
-            topics = (_wanted_topic(topic, filters, ids) for topic in cut[name])
-            cut[name] = [topic for topic in topics if topic is not None]
+    cut, topic = dict(form), _name(form, ids)
+    for key, items in form.items():
+        if key in _TOPIC_LISTS and items:
+            topics = [wanted_partitions(each, filters, ids) for each in items]
+            cut[key] = [each for each in topics if all(each[of] for of in _PARTITION_LISTS if of in each)]
+        elif key in _PARTITION_LISTS and items:
+            cut[key] = [each for each in items if filters.wants_partition(*_named(each, topic))]
     return cut
 
 
-def _wanted_topic(topic: dict[str, Any], filters: Filters, ids: Mapping[str, str]) -> dict[str, Any] | None:
-    name = _name(topic, ids) or ""
-    for key in ("partitionStates", "partitionErrors"):
-        if key in topic:
-            kept = [s for s in topic[key] if filters.wants_partition(name, s["partitionIndex"])]
-            return {**topic, key: kept} if kept else None
-    if "partitionIndexes" in topic:
-        indexes = [index for index in topic["partitionIndexes"] if filters.wants_partition(name, index)]
-        return {**topic, "partitionIndexes": indexes} if indexes else None
-    return topic
+def _named(partition: Any, topic: str | None) -> tuple[str, int]:
+    """The topic and the index of a partition in a list, of a topic or of those that name theirs."""
+    if isinstance(partition, int):
+        return topic or "", partition
+    return partition.get("topicName", topic) or "", partition["partitionIndex"]

@@ -137,9 +137,7 @@ def chunks_of(
     if logs and not points:
         yield _of_log(logs, [], filters)
         return
-    reader = TableReader(
-        filters, BrokerDirectory(filters.broker_ids), most_bodies=_MOST_BODIES, several=len(points) > 1
-    )
+    reader = TableReader(filters, BrokerDirectory(filters.broker_ids), several=len(points) > 1)
     batches = scan(points, **scan_options(filters))
     is_kraft, last_us = False, 0
     for stretch, last in stretches(batches, chunk_bytes):
@@ -223,8 +221,6 @@ class TableReader:
         directory: Learns the brokers' addresses and tells their ids.
         states: Whether to make ``partition_states`` and ``bodies``; else they are missing.
         cluster: The declared cluster of the captures.
-        most_bodies: The number of bodies used last that are remembered, at least as many as the scan remembers;
-            None: all.
         several: Whether several recordings are scanned, so that a frame may come again in a later stretch.
 
     Attributes:
@@ -238,14 +234,12 @@ class TableReader:
         *,
         states: bool = True,
         cluster: str = DEFAULT_CLUSTER,
-        most_bodies: int | None = None,
         several: bool = False,
     ) -> None:
         self._seen: set[bytes] | None = set() if several else None
         self._filters = filters
         self._states = states
         self._cluster = cluster
-        self._most_bodies = most_bodies
         self._directory = directory
         self._decoded = Decoded()
         self._open: list[pa.RecordBatch] = []
@@ -292,10 +286,8 @@ class TableReader:
             found["partition_states"] = relations.partition_states(requests)
             found["bodies"] = relations.bodies(new, frames)
         self._decoded.forget_states()
-        if self._most_bodies is not None:
-            kept = self._decoded.keep_recent(used, self._most_bodies)
-            if kept is not None:
-                self._earlier.wanted.intersection_update(kept.to_pylist())
+        if (kept := self._decoded.keep_recent(used, _MOST_BODIES)) is not None:
+            self._earlier.wanted.intersection_update(kept.to_pylist())
         return {name: found[name] for name in TABLES if name in found}
 
     def _decode_refused(self, stretch: pa.Table, new: pa.Table) -> None:

@@ -45,6 +45,9 @@ _MOST_CONNECTIONS: Final = 10_000
 MOST_WAITING: Final = 100_000
 """The most requests that wait for their responses; beyond it the oldest are given up as unanswered."""
 
+_CUT: Final = (None, CAPTURE_ENDED)
+"""The reasons for a missing response that tell of the capture alone."""
+
 _NS_A_DAY: Final = 86_400 * 1_000_000_000
 
 
@@ -132,7 +135,7 @@ def scan(
     """
     selection = Selection(ports, apis, since_ns, until_ns, always, logs)
     rows = ScanRows(batch_bytes, every_payload=every_payload)
-    waiting = _Waiting(rows)  # until the last capture: another one may hold the response to the same request
+    waiting: dict[bytes, Frame] = {}  # until the last capture: another one may hold the response to the same request
     payloads = PayloadStore()
     for each in captures:
         summary = CaptureSummary()
@@ -154,7 +157,11 @@ def scan(
                 request = frame.request or frame
                 if request.direction == "request" and selection.takes(request):
                     rows.add_frame(frame)
-                    waiting.add(frame)
+                    known = waiting.pop(request.frame_id, None)
+                    if request is frame:  # of copies, whichever is read first, one that shows why no response came
+                        waiting[frame.frame_id] = known if known and known.unmatched_reason not in _CUT else frame
+                    if len(waiting) > MOST_WAITING:
+                        rows.add_unanswered(waiting.pop(next(iter(waiting))))
                     if rows.full:
                         yield from rows.take()
                 frame.content = b""  # a controller has a full update in flight to each of a thousand brokers
@@ -163,7 +170,8 @@ def scan(
         else:
             problem = summary.problem() if each == _STANDARD_INPUT else problem_of(point, summary, opener=open_file)
             rows.add_summary(summary, point, problem)
-    waiting.give_up()
+    for request in waiting.values():
+        rows.add_unanswered(request)
     yield from rows.take()
 
 
@@ -210,7 +218,7 @@ class _Way:
         self.direction = direction
         self.capture = plain_text(connection.capture)
         self.conn_id = connection.conn_id
-        self.flow = {"src_ip": source.ip, "src_port": source.port, "dst_ip": target.ip, "dst_port": target.port}
+        self.flow = *source, *target
 
 
 class ScanRows(RowBuffer):
@@ -315,8 +323,7 @@ class ScanRows(RowBuffer):
 
     def add_bad_input(self, file: str, reason: str, offset: int | None = None, skipped: int | None = None) -> None:
         """Note a piece of a file that could not be read, or, without an offset, the whole file."""
-        note = {"reason": plain_text(reason), "offset": offset, "bytes_skipped": skipped}
-        self._add_note(file=plain_text(file), bad_input=note)
+        self._add_note(file=plain_text(file), bad_input=(plain_text(reason), offset, skipped))
 
     def _add_note(self, **values: Any) -> None:
         self.add(tuple(values.get(name) for name in SCAN.names), _ROW_BYTES)
@@ -340,85 +347,35 @@ class ScanRows(RowBuffer):
         self._given[body_id] = given
 
 
-class _Waiting:
-    """Requests that wait for their responses."""
-
-    def __init__(self, rows: ScanRows) -> None:
-        self._rows = rows
-        self._requests: dict[bytes, Frame] = {}  # by their ids: a copy of an answered request waits for nothing
-
-    def add(self, frame: Frame) -> None:
-        """Add a request, or the response to a waiting request.
-
-        Of copies of a request the one stays that tells most: a file that shows how its connection ended knows that no
-        response came; one that was cut before does not, whichever is read first.
-        """
-        if frame.direction == "request":
-            known = self._requests.get(frame.frame_id)
-            if known is None or known.unmatched_reason in {None, CAPTURE_ENDED}:
-                self._requests[frame.frame_id] = frame
-            if len(self._requests) > MOST_WAITING:
-                self._give_up(next(iter(self._requests)))
-        elif frame.request is not None:
-            self._requests.pop(frame.request.frame_id, None)
-
-    def give_up(self) -> None:
-        """End the capture: note the waiting requests as unanswered."""
-        while self._requests:
-            self._give_up(next(iter(self._requests)))
-
-    def _give_up(self, request: bytes) -> None:
-        self._rows.add_unanswered(self._requests.pop(request))
-
-
 def _facts(summary: CaptureSummary) -> dict[str, Any]:
-    """Return the row of ``CAPTURES`` about a file, without its names."""
+    """Return the row of ``CAPTURES`` about a file, without its names; structs as tuples of their fields."""
     return {
         "format": summary.format,
         "first_ts": summary.first_ns // 1000 if summary.first_ns else None,
         "last_ts": summary.last_ns // 1000 if summary.last_ns else None,
-        "not_read": [{"protocol": name, "packets": count} for name, count in summary.all_not_read.items()],
         **{name: getattr(summary, name) for name in COUNTS},
         "bad_inputs": summary.bad_input_count,
+        "not_read": [*summary.all_not_read.items()],
         "losses": [
-            {
-                "conn_id": loss.connection.conn_id,
-                "server_ip": loss.connection.server.ip,
-                "server_port": loss.connection.server.port,
-                "direction": loss.direction,
-                "kind": loss.kind,
-                "ts": loss.time_ns // 1000,
-                "bytes": loss.length,
-            }
-            for loss in summary.first_losses()
+            (one.connection.conn_id, *one.connection.server, one.direction, one.kind, one.time_ns // 1000, one.length)
+            for one in summary.first_losses()
         ],
-        "senders": [
-            {"ip": ip, "broker_id": broker, "ts": time_ns // 1000} for (ip, broker), time_ns in summary.senders.items()
-        ],
+        "senders": [(ip, broker, time_ns // 1000) for (ip, broker), time_ns in summary.senders.items()],
         "servers": [
-            {"ip": server.ip, "port": server.port, "is_kafka": is_kafka}
+            (*server, is_kafka)
             for is_kafka, servers in ((True, summary.kafka_listeners), (False, summary.undetected_servers))
             for server in servers
         ],
         "controller_events": [
-            {
-                "kind": event.kind,
-                "controller_id": event.controller_id,
-                "broker_id": event.broker_id,
-                "topic": event.topic,
-                "partition": event.partition,
-                "ts": event.first_ns // 1000,
-                "last_ts": event.last_ns // 1000,
-                "times": event.count,
-            }
+            (
+                event.kind, event.controller_id, event.broker_id, event.topic, event.partition,
+                event.first_ns // 1000, event.last_ns // 1000, event.count,
+            )
             for event in summary.controller_events
         ],
         "assumed_zone": summary.assumed_zone,
-        "all_requests": [
-            {"api_key": api, "api_version": version, "requests": count}
-            for (api, version), count in sorted(summary.requests.items())
-        ],
-    }
+        "all_requests": [(*request, count) for request, count in sorted(summary.requests.items())],
+    }  # fmt: skip
 
 
 def _broker_epoch(frame: Frame) -> int | None:
