@@ -375,7 +375,7 @@ class _Job:
             wanted = without_kraft_note(table)
             if wanted.num_rows < table.num_rows:
                 self._new.rewrite(file, wanted)
-        if not self._stored.count("requests"):
+        if not self._stored.counts()["requests"]:
             raise CaptureError(why_nothing(made.bad_inputs.to_pylist()))
         self.run.bad_inputs = [
             bad for bad in self.run.bad_inputs if bad.offset is not None or KRAFT_TRAFFIC not in bad.reason
@@ -516,7 +516,7 @@ class _Job:
         """Note which bodies the tasks wrote."""
         files = [place_of(folder) / file for folder, names in made.files.items() for file in names]
         ids = [read_parquet(file, ["body_id"]) for file in files if file.parent.parent.name == "bodies"]
-        if ids and self._stored.count("bodies") <= SETTLED_ON_DRIVER:
+        if ids and self._stored.counts()["bodies"] <= SETTLED_ON_DRIVER:
             self._new.know("known_bodies", pa.concat_tables(ids).cast(KNOWN["known_bodies"]))
 
     def _small(

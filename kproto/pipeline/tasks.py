@@ -106,7 +106,7 @@ def make_tables(
             yield _bodies_written(chosen.to_pylist(), directory, filters, parts)
 
     claims = [place_of(path) / _CLAIMS_FILE for path in paths]
-    settled = stored.count("bodies") if stored else 0
+    settled = stored.counts()["bodies"] if stored else 0
     if settled <= SETTLED_ON_DRIVER and related.claims <= _CLAIMS_ON_DRIVER:
         tasks = _choose(claims, directory / _CHOSEN, stored)
         if not tasks:

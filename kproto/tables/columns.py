@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from kproto.api import ApiKey
 from kproto.columns import ColumnsBuilder
 from kproto.logs.reading import UNKNOWN, UNKNOWN_IDS
-from kproto.tables.arrays import slices, with_column
+from kproto.tables.arrays import RowBuffer, plain_text, slices, with_column
 from kproto.tables.schemas import PARTS
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from kproto.capture.model import Direction
     from kproto.types import Buffer
 
-Endpoint = tuple[int, str, int, str]
-"""A broker's id, and the host and port of one of its listeners."""
+ROW_BYTES: Final = 64
+"""Estimated bytes of a body's head, or of a broker's listener."""
 
 _REMEMBERED: Final = 1000
 """The most sets of live brokers whose bytes are kept: the same set stands in almost every UpdateMetadata."""
@@ -32,30 +32,28 @@ class BodyColumns:
 
     Args:
         api_key, direction: Of the bodies.
+        brokers: Takes the live brokers that bodies name, each set of them once.
         with_rows: Whether to keep the rows of requests' partitions; else their heads alone.
 
     Attributes:
         size: The bytes of the bodies whose rows are kept.
         part: Their kind of rows in ``PARTS``: ``state`` for requests, ``error`` for responses.
-        brokers_id: Names the live brokers that ``append`` returned last.
     """
 
-    def __init__(self, api_key: int, direction: Direction, *, with_rows: bool = True) -> None:
+    def __init__(self, api_key: int, direction: Direction, brokers: RowBuffer, *, with_rows: bool = True) -> None:
         self._api_key = api_key
         self._builder = ColumnsBuilder(api_key, direction)
         self._heads: list[tuple[bytes, dict[str, Any]]] = []
         self._with_rows = with_rows or direction == "response"
         self._name_brokers = api_key == ApiKey.UPDATE_METADATA and direction == "request"
-        self._known_brokers: dict[bytes, bytes] = {}
+        self._brokers = brokers
+        self._known_brokers: dict[bytes, bytes] = {}  # the names of sets by their bytes
+        self._given_brokers: set[bytes] = set()
         self.part = "state" if direction == "request" else "error"
         self.size: int = 0
-        self.brokers_id: bytes = b""
 
-    def append(self, body_id: bytes, version: int, data: Buffer) -> list[Endpoint]:
+    def append(self, body_id: bytes, version: int, data: Buffer) -> None:
         """Decode one body.
-
-        Returns:
-            The live brokers that it names, in order, if no body before named the same.
 
         Raises:
             DecodeError: The bytes are no such message; nothing of them is kept.
@@ -83,29 +81,31 @@ class BodyColumns:
             self.size += memoryview(data).nbytes
         else:
             builder.drop_last()
-        return self._new_brokers(version, message, head) if self._name_brokers else []
+        if self._name_brokers:
+            head["brokers_id"] = self._brokers_id(version, message)
 
-    def _new_brokers(self, version: int, message: Any, head: dict[str, Any]) -> list[Endpoint]:
-        """Name the set of live brokers in the head; return it if it is new."""
+    def _brokers_id(self, version: int, message: Any) -> bytes | None:
+        """Return the name of the set of live brokers, None of no broker; give a new set's listeners in order."""
         unread = getattr(message, "_unread_brokers", None)  # the reference has read them
         wire = None if unread is None else b"%d:%b" % (version, unread)
         brokers_id = self._known_brokers.get(wire) if wire is not None else None
         if brokers_id is not None:
-            head["brokers_id"] = brokers_id
-            return []
+            return brokers_id
         brokers = sorted(
             (broker, e.host, e.port, e.listener) for broker, ends, _rack in message.broker_endpoints for e in ends
         )
         if not brokers:
-            return []
-        brokers_id = head["brokers_id"] = self.brokers_id = blake2b(
-            repr(brokers).encode("utf-8", "replace"), digest_size=16
-        ).digest()
+            return None
+        brokers_id = blake2b(repr(brokers).encode("utf-8", "replace"), digest_size=16).digest()
         if wire is not None:
             if len(self._known_brokers) >= _REMEMBERED:
                 self._known_brokers.clear()
             self._known_brokers[wire] = brokers_id
-        return brokers
+        if brokers_id not in self._given_brokers:
+            self._given_brokers.add(brokers_id)
+            for broker, host, port, listener in brokers:
+                self._brokers.add((brokers_id, broker, plain_text(host), port, plain_text(listener)), ROW_BYTES)
+        return brokers_id
 
     def take(self, limit: int) -> tuple[list[tuple[bytes, dict[str, Any]]], Iterator[pa.RecordBatch]]:
         """Return the bodies' heads, and their rows by the schemas of ``PARTS``, in batches of about ``limit``."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kproto.errors import DecodeError, UnsupportedVersion
 from kproto.tables.arrays import BATCH_BYTES, RowBuffer, plain_text
-from kproto.tables.columns import BodyColumns
+from kproto.tables.columns import ROW_BYTES, BodyColumns
 from kproto.tables.schemas import PARTS
 
 if TYPE_CHECKING:
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kproto.capture.model import Direction
-    from kproto.tables.columns import Endpoint
 
-_HEAD_BYTES: Final = 64
 _HEAD_NAMES: Final = PARTS["head"].names[1:]
 
 
@@ -75,29 +73,19 @@ class _Decoded:
         self._columns: dict[tuple[int, Direction], BodyColumns] = {}
         self._heads = RowBuffer(PARTS["head"], limit)
         self._brokers = RowBuffer(PARTS["broker"], limit)
-        self._known_brokers: set[bytes] = set()
 
     def add(self, body_id: bytes, api_key: int, version: int, direction: Direction, payload: Any) -> None:
         columns = self._columns.get((api_key, direction))
         if columns is None:
-            columns = self._columns[api_key, direction] = BodyColumns(api_key, direction, with_rows=self._states)
+            columns = BodyColumns(api_key, direction, self._brokers, with_rows=self._states)
+            self._columns[api_key, direction] = columns
         try:
-            brokers = columns.append(body_id, version, payload)
+            columns.append(body_id, version, payload)
         except (DecodeError, UnsupportedVersion) as e:
             self._add_head(body_id, {"decode_error": plain_text(str(e))})
-            return
-        if brokers:
-            self._add_brokers(columns.brokers_id, brokers)
-
-    def _add_brokers(self, brokers_id: bytes, brokers: list[Endpoint]) -> None:
-        """Add a body's live brokers: a set of live brokers is written once, with the first body that names it."""
-        if brokers_id not in self._known_brokers:
-            self._known_brokers.add(brokers_id)
-            for broker_id, host, port, listener in brokers:
-                self._brokers.add((brokers_id, broker_id, plain_text(host), port, plain_text(listener)), _HEAD_BYTES)
 
     def _add_head(self, body_id: bytes, head: dict[str, Any]) -> None:
-        self._heads.add((body_id, *map(head.get, _HEAD_NAMES)), _HEAD_BYTES)
+        self._heads.add((body_id, *map(head.get, _HEAD_NAMES)), ROW_BYTES)
 
     @property
     def full(self) -> bool:

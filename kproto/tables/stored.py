@@ -99,10 +99,6 @@ class StoredTables:
         """Return the files of a table, below ``run``."""
         return [file for file in self.rows if file.startswith(f"{name}/")]
 
-    def count(self, name: str) -> int:
-        """Return the number of a table's rows."""
-        return self.counts()[name]
-
     def counts(self) -> dict[str, int]:
         """Return the number of rows of each of ``TABLES``, and of those of a metadata log where there is one."""
         found = dict.fromkeys(TABLES, 0)
