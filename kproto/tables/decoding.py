@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from kproto.errors import DecodeError, UnsupportedVersion
@@ -42,26 +41,14 @@ def decode(
     out = _Decoded(batch_bytes, states=states)
     for batch in batches:
         facts = [batch.column(name).to_pylist() for name in ("body_id", "api_key", "api_version", "direction")]
-        for body_id, api_key, version, direction, payload in zip(*facts, _views(batch.column("payload")), strict=True):
+        payloads = (payload.as_buffer() for payload in batch.column("payload"))  # without copying them
+        for body_id, api_key, version, direction, payload in zip(*facts, payloads, strict=True):
             if payload is None:
                 continue
             out.add(body_id, api_key, version, direction, payload)
             if out.full:
                 yield from out.take()
     yield from out.take()
-
-
-def _views(payloads: pa.BinaryArray) -> Iterator[memoryview | None]:
-    """Each payload in the column's own memory; None for null."""
-    _, offsets, data = payloads.buffers()
-    missing = payloads.is_null().to_pylist() if payloads.null_count else repeat(False)
-    ends = memoryview(offsets or b"").cast("i")[payloads.offset :]
-    view = memoryview(data or b"")
-    begin = ends[0] if len(payloads) else 0
-    for at, is_missing in zip(range(1, len(payloads) + 1), missing, strict=False):
-        end = ends[at]
-        yield None if is_missing else view[begin:end]
-        begin = end
 
 
 class _Decoded:
