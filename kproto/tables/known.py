@@ -68,10 +68,7 @@ class KnownTable:
 
     def marks(self, keys: Iterable[Any]) -> pa.Table:
         """Return rows that say that there are none of some keys."""
-        values = pa.array(list(keys), self._schema.field(0).type)
-        return pa.Table.from_arrays(
-            [values, *(pa.nulls(len(values), field.type) for field in list(self._schema)[1:])], schema=self._schema
-        )
+        return pa.Table.from_pylist([{self._key: key} for key in keys], self._schema)
 
     def joined(self, rows: pa.Table, *, every: bool = False) -> tuple[pa.Table, list[str]]:
         """Return the rows of a file that is to be added, and the files whose place it takes.

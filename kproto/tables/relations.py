@@ -229,22 +229,17 @@ class Relations:
         answered = requests.filter(pc.is_valid(requests["response_frame_id"]))
         answer = _joined(answered["response_frame_id"], self._responses, "frame_id")
         errors = self._decoded.of_bodies("error", answer["body_id"])
-        # One body of errors may answer several requests: repeat its rows for each of them.
-        by_body: dict[bytes, list[int]] = {}
-        for row, body_id in enumerate(errors["body_id"].to_pylist()):
-            by_body.setdefault(body_id, []).append(row)
-        rows: list[int] = []
-        of_request: list[int] = []
-        for number, body_id in enumerate(answer["body_id"].to_pylist()):
-            found = by_body.get(body_id, ())
-            rows += found
-            of_request += [number] * len(found)
-        named = answered.take(pa.array(of_request, pa.int64()))
-        found_errors = errors.take(pa.array(rows, pa.int64()))
-        columns = {name: found_errors[name] for name in PARTITION_ERRORS.names if name in found_errors.column_names}
+        # One body of errors may answer several requests: its rows come for each of them.
+        numbers = pa.array(range(answered.num_rows), pa.int64())
+        asked = pa.table({"number": numbers, "body_id": answer["body_id"]})
+        errors = errors.append_column("row", pa.array(range(errors.num_rows), pa.int64()))
+        errors = errors.join(asked, "body_id", join_type="inner", use_threads=False)
+        errors = errors.sort_by([("number", "ascending"), ("row", "ascending")])
+        named = answered.take(errors["number"])
+        columns = {name: errors[name] for name in PARTITION_ERRORS.names if name in errors.column_names}
         columns |= {name: named[name] for name in ("frame_id", "response_frame_id", "cluster")}
-        columns["ts"] = answer["ts"].take(pa.array(of_request, pa.int64()))
-        columns["topic"] = self._topic_names(found_errors, named["body_id"])
+        columns["ts"] = answer["ts"].take(errors["number"])
+        columns["topic"] = self._topic_names(errors, named["body_id"])
         return wanted_partitions(_as_table(columns, PARTITION_ERRORS), self._filters)
 
     def _topic_names(self, errors: pa.Table, request_bodies: pa.ChunkedArray) -> pa.Array:
@@ -368,9 +363,8 @@ def first_bodies(scan: pa.Table) -> pa.Table:
     given = pc.indices_nonzero(pc.is_valid(scan["payload"]))
     keys = scan.select(["body_id", "ts_ns", "frame_id"]).take(given).append_column("row", given)
     keys = keys.sort_by([("ts_ns", "ascending"), ("frame_id", "ascending")])
-    numbered = keys.select(["body_id"]).append_column("place", pa.array(range(keys.num_rows), pa.int64()))
-    first = numbered.group_by("body_id", use_threads=False).aggregate([("place", "min")])
-    return scan.select([*BODIES.names, "ts_ns", "frame_id"]).take(keys["row"].take(first["place_min"]))
+    first = keys.group_by("body_id", use_threads=False).aggregate([("row", "first")])
+    return scan.select([*BODIES.names, "ts_ns", "frame_id"]).take(first["row_first"])
 
 
 def distinct_frames(scan: pa.Table, seen: Collection[bytes] | None = None) -> pa.Table:
