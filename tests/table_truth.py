@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 from conftest import DATA, read_jsonl
 
+from kproto.capture import WHOLE, Connection, Endpoint, Frame
 from kproto.tables import TABLES, read
+from kproto.tables.ids import frame_body_id
 from kproto.tables.stored import SCHEMA
 from kproto.tables.writing import DATED, write_table
 
@@ -62,6 +64,13 @@ def store(place: Path, *captures: Path) -> None:
             files[file] = table.num_rows
     facts = {"schema": SCHEMA, "run": "kproto-runs/1", "tables": counts, "files": files}
     (place / "_kproto.json").write_text(json.dumps(facts))
+
+
+def body_id(api_key: int, version: int, direction: Any, body: bytes) -> bytes:
+    """The id of the body of any frame."""
+    connection = Connection(Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 9092), 0)
+    frame = Frame(connection, direction, 0, 0, 0, WHOLE, len(body), body, api_key, version, 0, None, 0, "")
+    return frame_body_id(frame, api_key, version)
 
 
 def name_of(path: Any) -> str:

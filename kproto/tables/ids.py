@@ -13,31 +13,23 @@ from kproto.prefix import prefix_of
 
 if TYPE_CHECKING:
     from kproto.capture import Frame
-    from kproto.types import Buffer
 
 _BODY_KEY: Final = Struct(">hh?")
 _ZERO_EPOCH: Final = bytes(8)
 
 
-def body_id(api_key: int, version: int, direction: str, body: Buffer) -> bytes:
-    """Return the id of a body: equal bodies to many brokers share it, whatever their broker epoch."""
-    return _begin_body(api_key, version, direction, memoryview(body).cast("B")).digest()
-
-
 def frame_body_id(frame: Frame, api_key: int, version: int) -> bytes:
-    """Return the id of a whole frame's body; of equal large bodies it is computed once."""
-    start = _begin_body(api_key, version, frame.direction, memoryview(frame.start)[frame.body_at :])
-    return start.digest() if isinstance(frame.content, bytes) else frame.content.digest(start)
+    """Return the id of a whole frame's body: equal bodies to many brokers share it, whatever their broker epoch.
 
-
-def _begin_body(api_key: int, version: int, direction: str, start: memoryview) -> blake2b:
-    """Begin a body's hash with its first bytes, at least those up to its broker epoch."""
-    hasher = blake2b(_BODY_KEY.pack(api_key, version, direction == "request"), digest_size=16)
-    prefix = prefix_of(api_key, version) if direction == "request" else None
+    Of equal large bodies it is computed once.
+    """
+    hasher = blake2b(_BODY_KEY.pack(api_key, version, frame.direction == "request"), digest_size=16)
+    prefix = prefix_of(api_key, version) if frame.direction == "request" else None
     at = prefix.broker_epoch_at if prefix else None
+    start = memoryview(frame.start)[frame.body_at :]  # at least the bytes up to the broker epoch
     if at is not None and len(start) >= at + 8:
         hasher.update(start[:at])
         hasher.update(_ZERO_EPOCH)
         start = start[at + 8 :]
     hasher.update(start)
-    return hasher
+    return hasher.digest() if isinstance(frame.content, bytes) else frame.content.digest(hasher)

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 import packets as make
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from table_truth import body_id
 
 from kproto.capture import GAP, WHOLE, CaptureSummary, Connection, Endpoint, Exchange, Frame
 from kproto.capture.collector import Collector
 from kproto.capture.cutter import RequestCutter, RequestInStream
 from kproto.capture.payloads import PayloadStore, SharedPayload
 from kproto.capture.wanted import WantedApis
-from kproto.tables import ids
+from kproto.tables.ids import frame_body_id
 
 CONTROL = WantedApis((4, 5, 6))
 LIMIT = 1 << 20
@@ -73,7 +74,7 @@ def test_sharing_changes_nothing(streams: list[list[bytes]], seed: int) -> None:
         assert [cut.status for cut in got] == [WHOLE] * len(sent)
         assert [cut.offset for cut in got] == [sum(map(len, sent[:n])) for n in range(len(sent))]
         for cut, body in zip(got, bodies, strict=True):
-            assert id_of(cut) == ids.body_id(6, 8, "request", body)
+            assert id_of(cut) == body_id(6, 8, "request", body)
             if isinstance(cut.payload, SharedPayload):
                 cut.payload.release()
     store.forget()
@@ -84,7 +85,7 @@ def id_of(cut: RequestInStream) -> bytes:
     assert cut.payload is not None
     connection = Connection(Endpoint("10.0.0.1", 5000), Endpoint("10.0.0.2", 9092), 0)
     frame = Frame(connection, "request", 0, 0, 0, WHOLE, 0, cut.payload, 6, 8, 0, "1", cut.header.body_at, "")
-    return ids.frame_body_id(frame, 6, 8)
+    return frame_body_id(frame, 6, 8)
 
 
 def side_by_side(talks: Iterable[make.Talk]) -> Iterator[make.Packet]:

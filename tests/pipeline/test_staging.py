@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from table_truth import CAPTURES, name_of
+from table_truth import CAPTURES, body_id, name_of
 
 from kproto.capture import CapturePoint
 from kproto.pipeline import stages
@@ -18,7 +18,6 @@ from kproto.pipeline.stages import chosen_of, gather, learn, relate, write_bodie
 from kproto.pipeline.tasks import body_bytes_a_task
 from kproto.tables import read, scan, schemas
 from kproto.tables.filters import Filters
-from kproto.tables.ids import body_id
 
 NAMES = ("requests", "responses", "partition_errors", "frames", "bodies", "partition_states")
 

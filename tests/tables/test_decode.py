@@ -9,11 +9,10 @@ from conftest import DATA, read_jsonl
 from control_messages import broker, metadata_state, update_metadata
 from hypothesis import given
 from hypothesis import strategies as st
-from table_truth import expected_errors, expected_states
+from table_truth import body_id, expected_errors, expected_states
 
 from kproto.codec import encode
 from kproto.tables import BODIES, PARTITION_STATES, PARTS, decode
-from kproto.tables.ids import body_id
 from kproto.tables.schemas import described, description
 
 VECTORS = DATA / "vectors"

@@ -10,11 +10,10 @@ import packets as make
 import pyarrow as pa
 import pytest
 from conftest import DATA
-from table_truth import CAPTURES, expected_states, name_of
+from table_truth import CAPTURES, body_id, expected_states, name_of
 
 from kproto import capture
 from kproto.tables import BODIES, SCAN, decode, scan
-from kproto.tables.ids import body_id
 from kproto.tables.scanning import ScanRows
 
 Row = dict[str, Any]
@@ -70,13 +69,13 @@ def test_each_distinct_body_is_given_once_and_decoding_it_once_says_all(name: st
     whole = [f for f in capture.frames(BY_NAME[name]) if f.api_key is not None and f.status == capture.WHOLE]
     own = []
     for number, frame in enumerate(whole):
-        key = body_id(frame.api_key, frame.api_version, frame.direction, frame.body)
+        key = body_id(frame.api_key, frame.api_version, frame.direction, bytes(frame.body))
         body = {"api_key": frame.api_key, "api_version": frame.api_version, "direction": frame.direction}
         own.append({"body_id": number.to_bytes(4, "big"), **body, "payload": bytes(frame.body)})
         several += key in given
     by_frame = _states(own)
     for number, frame in enumerate(whole):
-        key = body_id(frame.api_key, frame.api_version, frame.direction, frame.body)
+        key = body_id(frame.api_key, frame.api_version, frame.direction, bytes(frame.body))
         assert by_frame.get(number.to_bytes(4, "big")) == by_body.get(key)
     assert several > len(given)
 
