@@ -18,7 +18,6 @@ from kproto.tables.filters import Filters
 from kproto.tables.points import DEFAULT_CLUSTER, points_of
 from kproto.tables.relations import (
     Decoded,
-    Earlier,
     Relations,
     bad_inputs,
     captures,
@@ -243,7 +242,6 @@ class TableReader:
         self._directory = directory
         self._decoded = Decoded()
         self._open: list[pa.RecordBatch] = []
-        self._earlier = Earlier()
         self.given = first_bodies(SCAN.empty_table())
 
     def tables(self, batches: list[pa.RecordBatch], *, last: bool) -> dict[str, pa.Table]:
@@ -269,7 +267,7 @@ class TableReader:
             self._seen.update(stretch["frame_id"].drop_null().to_pylist())
         if not every_state:
             self._decode_refused(stretch, new)
-        relations = Relations(stretch, self._decoded, self._directory, self._filters, self._earlier, self._cluster)
+        relations = Relations(stretch, self._decoded, self._directory, self._filters, self._cluster)
         requests = relations.requests()
         frames = relations.frames(requests)
         found = {
@@ -286,8 +284,7 @@ class TableReader:
             found["partition_states"] = relations.partition_states(requests)
             found["bodies"] = relations.bodies(new, frames)
         self._decoded.forget_states()
-        if (kept := self._decoded.keep_recent(used, _MOST_BODIES)) is not None:
-            self._earlier.wanted.intersection_update(kept.to_pylist())
+        self._decoded.keep_recent(used, _MOST_BODIES)
         return {name: found[name] for name in TABLES if name in found}
 
     def _decode_refused(self, stretch: pa.Table, new: pa.Table) -> None:

@@ -5,7 +5,6 @@ All functions take and give whole ``pyarrow.Table``s. Rows are joined by the pos
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -40,9 +39,17 @@ if TYPE_CHECKING:
 
 
 class Decoded:
-    """Decoded bodies as flat tables keyed by ``body_id``: the four kinds of rows that ``decode`` yields."""
+    """Decoded bodies as flat tables keyed by ``body_id``: the four kinds of rows that ``decode`` yields.
+
+    Attributes:
+        wanted: Bodies that name a wanted partition, whose states are not in memory any more; filled only where
+            partitions are chosen.
+        topics: Topic id -> topic, as requests named it.
+    """
 
     def __init__(self) -> None:
+        self.wanted: set[bytes] = set()
+        self.topics: dict[bytes, str] = {}
         self._parts: dict[str, list[pa.RecordBatch]] = {name: [] for name in PARTS}
         self._used = pa.array([], pa.binary())  # the bodies that are remembered, those that were used last at the end
 
@@ -67,15 +74,12 @@ class Decoded:
         """Drop the states of partitions."""
         self._parts["state"].clear()
 
-    def keep_recent(self, body_ids: pa.ChunkedArray, most: int) -> pa.Array | None:
+    def keep_recent(self, body_ids: pa.ChunkedArray, most: int) -> None:
         """Drop the rows of bodies that were used long ago.
 
         Args:
             body_ids: The bodies that were used since the call before, in the order of their use.
             most: The number of bodies used last that are kept; up to as many more may be.
-
-        Returns:
-            The bodies that are kept; None: all are.
         """
         backwards = pa.array(range(len(body_ids) - 1, -1, -1), pa.int64())
         used = pc.unique(_column(body_ids).take(backwards)).drop_null()
@@ -83,32 +87,19 @@ class Decoded:
         earlier = self._used.filter(pc.invert(pc.is_in(self._used, value_set=used)))
         self._used = pa.concat_arrays([earlier, used])[-most:]
         if self.table("head").num_rows <= 2 * most:
-            return None
+            return
+        self.wanted.intersection_update(self._used.to_pylist())
         for name in ("head", "error"):
             self._parts[name] = self._kept(self.table(name), "body_id", self._used)
         listeners = self.table("broker")
         listeners = listeners.group_by(listeners.column_names, use_threads=False).aggregate([])
         named = _column(pc.unique(self.table("head")["brokers_id"])).drop_null()
         self._parts["broker"] = self._kept(listeners, "brokers_id", named)
-        return self._used
 
     @staticmethod
     def _kept(rows: pa.Table, key: str, values: pa.Array) -> list[pa.RecordBatch]:
         kept: pa.Table = rows.filter(pc.is_in(rows[key], value_set=values)).combine_chunks()
         return list(kept.to_batches())
-
-
-@dataclass(slots=True)
-class Earlier:
-    """Facts from earlier pieces of the same captures, about bodies whose states are no longer in memory.
-
-    Attributes:
-        wanted: Bodies that name a wanted partition; filled only where partitions are chosen.
-        topics: Topic id -> topic, as requests named it.
-    """
-
-    wanted: set[bytes] = field(default_factory=set)
-    topics: dict[bytes, str] = field(default_factory=dict)
 
 
 class Relations:
@@ -119,7 +110,6 @@ class Relations:
         decoded: Its decoded bodies.
         directory: Tells the brokers' ids; has learnt from this scan.
         filters: The requests to keep.
-        earlier: Facts from earlier pieces; this piece adds its own.
         cluster: The declared cluster of the captures.
     """
 
@@ -129,11 +119,9 @@ class Relations:
         decoded: Decoded,
         directory: BrokerDirectory | BrokerFacts,
         filters: Filters,
-        earlier: Earlier,
         cluster: str,
     ) -> None:
         self._cluster = cluster
-        self._earlier = earlier
         self._scan = scan
         self._decoded = decoded
         self._directory = directory
@@ -193,8 +181,8 @@ class Relations:
         if filters.controllers:
             keep = pc.and_(keep, _is_in(requests["controller_id"], filters.controllers))
         if filters.by_partition:
-            self._earlier.wanted.update(pc.unique(self._states()["body_id"]).to_pylist())
-            keep = pc.and_(keep, _is_in(requests["body_id"], self._earlier.wanted))
+            self._decoded.wanted.update(pc.unique(self._states()["body_id"]).to_pylist())
+            keep = pc.and_(keep, _is_in(requests["body_id"], self._decoded.wanted))
         requests = requests.filter(keep)
         if not filters.errors:
             return requests
@@ -243,7 +231,7 @@ class Relations:
         return wanted_partitions(_as_table(columns, PARTITION_ERRORS), self._filters)
 
     def _topic_names(self, errors: pa.Table, request_bodies: pa.ChunkedArray) -> pa.Array:
-        topics = self._earlier.topics
+        topics = self._decoded.topics
         states = self._decoded.table("state")
         named = states.select(["topic_id", "topic"]).group_by(["topic_id", "topic"], use_threads=False).aggregate([])
         topics.update((topic_id, topic) for topic_id, topic in rows_of(named) if topic_id is not None)
