@@ -216,7 +216,7 @@ def _plan(
     known = Known(stored)
     ends = FileEnds(open_file)
     copies, _overlaps = within_others(known.changed(files), ends)
-    knows_some = known.is_named(files)
+    knows_some = any(map(known.recording_of, files))
     parts = known.parts_to_read(files, cluster, capture_point, copies)
     labels = known.labels_for(files, cluster, capture_point)
     log, notes = None, list[str]()

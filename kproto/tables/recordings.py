@@ -217,10 +217,6 @@ class Known:
         named = self._by_name.get(file)
         return None if named is None else named.recording
 
-    def is_named(self, files: Iterable[str]) -> bool:
-        """Whether one of some files, of which ``changed`` was asked, is known by its name."""
-        return any(self._by_name[file] is not None for file in files)
-
     def parts_to_read(
         self,
         files: Iterable[str],
