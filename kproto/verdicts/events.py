@@ -218,7 +218,7 @@ def _who_accepted(facts: Facts, ended: Sequence[tuple[Partition, Incarnation]]) 
     if not lacking:
         return "; all holders accepted it"
     first = min(life.deleted or 0 for _partition, life in shown)
-    since = min(life.sightings[-1].ts for _partition, life in shown)
+    since = min(life.last_alive for _partition, life in shown)
     last = max(first + _AT_ONCE, facts.end - _AT_ONCE)  # it may only just have been decided
     told, settled = (int(LIMITS[name].default * _SECOND) for name in ("told", "settled"))
     lacking = {

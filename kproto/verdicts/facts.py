@@ -534,6 +534,23 @@ class Facts:
         return known
 
     @cached_property
+    def left_out(self) -> set[Partition]:
+        """The partitions of which the newest controller told nothing, though captures show that of others.
+
+        It tells all states as it takes over: such a partition was deleted, or captures lack what it told.
+        """
+        if not any(row["without_handshake"] or row["gaps"] for row in self.captures):
+            return set()
+        updates = (body for body in self.bodies if body.api_key == ApiKey.UPDATE_METADATA and body.states)
+        newest = max((body.request.controller_epoch for body in updates if not body.request.is_logged), default=-1)
+        last = {partition: life.sightings[-1].body for partition, life in self.present.items()}
+        return {
+            partition
+            for partition, body in last.items()
+            if body.api_key != ApiKey.FETCH and body.request.controller_epoch < newest
+        }
+
+    @cached_property
     def removals(self) -> Removals:
         """Who was told to stop replicas and to delete logs."""
         return Removals(self)
@@ -1170,7 +1187,8 @@ class Facts:
 
         A hole ends with the next request on its connection that was answered; if later holes of that connection may not
         be listed, with the next connection to the broker. A connection that the capture shows from the middle of a
-        request on is complete from the next request on.
+        request on is complete from the next request on. Where the capture lacks the beginning of one, what it shows may
+        not be the first request on it: a controller counts those to a broker, from 0 on.
         """
         answered: dict[Any, list[int]] = defaultdict(list)  # the times of requests, by broker and by connection
         for request in self.requests:
@@ -1191,7 +1209,34 @@ class Facts:
                 if until is None:
                     until = _after(answered.get(broker, []), max([since, *same[-1:]]))
                 found[broker].append(Stretch(since, until))
+        for broker, hole in self._begun_unseen():
+            found[broker].append(hole)
         return dict(found)
+
+    def _begun_unseen(self) -> Iterator[tuple[Any, Stretch]]:
+        """Yield the time before each connection whose first requests the captures lack, with the broker.
+
+        Those of the controller with which the captures begin may have begun before them.
+        """
+        lacking = {row["capture"] for row in self.captures if row["without_handshake"]}
+        known: set[bytes] = set()
+        asked: dict[Any, int] = {}
+        counted: dict[tuple[Any, int | None, int], int] = {}
+        oldest: int | None = None
+        for request in self.requests if lacking else ():
+            if request.controller_id is None or request.api_key == ApiKey.FETCH or request.is_logged:
+                continue
+            broker, number, epoch = request.broker_id, request.correlation_id, request.controller_epoch
+            if request.error_code == ErrorCode.STALE_CONTROLLER_EPOCH:
+                continue
+            oldest = epoch if oldest is None else oldest
+            channel = broker, request.controller_id, epoch
+            if request.conn_id not in known:
+                known.add(request.conn_id)
+                follows = number in (0, counted.get(channel, -1) + 1) or (channel not in counted and epoch <= oldest)
+                if request.capture in lacking and not follows:
+                    yield broker, Stretch(asked.get(broker, self.begin), request.ts)
+            asked[broker], counted[channel] = request.ts, number
 
     @cached_property
     def blind(self) -> list[Stretch]:

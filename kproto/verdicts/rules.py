@@ -212,8 +212,8 @@ def _lasting(
     """
     end, most = doctor.facts.end, doctor.us(RULES[rule].limits[-1])
     long = [s for s in stretches if s.length(end) > most and (most or s.until is None)]
-    if long and doctor.facts.blind:
-        sure = _sure(doctor.facts, life, long, most)
+    if long and (doctor.facts.blind or place in doctor.facts.left_out):
+        sure = _sure(doctor.facts, place, life, long, most)
         long, lacks = sure or long, lacks if sure else "requests that may have ended it are not in the capture"
     if any(stretch.until for stretch in long):
         queued = doctor.us("queued")
@@ -237,10 +237,11 @@ def _lasting(
     yield doctor.finding(rule, said, long[0].since, last.until, **more)
 
 
-def _sure(facts: Facts, life: Incarnation, long: list[Stretch], most: int) -> list[Stretch]:
+def _sure(facts: Facts, place: Partition, life: Incarnation, long: list[Stretch], most: int) -> list[Stretch]:
     """The times at which a condition of a partition held for over ``most`` us before the captures may lack its end.
 
-    A state that is told again later has not changed meanwhile.
+    A state that is told again later has not changed meanwhile. A controller that takes over tells all states again: of
+    one that it did not tell, the captures lack the end, or what it told.
     """
     last: dict[tuple[int, int], int] = {}
     for sighting in life.sightings:
@@ -249,12 +250,14 @@ def _sure(facts: Facts, life: Incarnation, long: list[Stretch], most: int) -> li
     unsure = []  # from a time on at which nobody shows what all are told, until a state is told again
     for since, until in told:
         blind = first_within(facts.blind, since, FOREVER if until is None else until - 1)
-        if blind is not None:
+        if until is None and place in facts.left_out:
+            unsure.append(Stretch(since, None))
+        elif blind is not None:
             unsure.append(Stretch(max(since, blind.since), until))
     first: dict[int, int] = {}
     for unseen in _overlap(long, unsure, facts.end):
         first.setdefault(bisect_right(long, unseen.since, key=attrgetter("since")), unseen.since)
-    return [s for place, s in enumerate(long, 1) if place not in first or 0 < most < first[place] - s.since]
+    return [s for n, s in enumerate(long, 1) if n not in first or 0 < most < first[n] - s.since]
 
 
 def _time_text(us: int) -> str:
@@ -628,7 +631,7 @@ def _deletions(doctor: Doctor) -> Iterator[Finding]:
                     broker, since, facts.recorded_until(broker) - doctor.us("told")
                 )
                 rule = "KP042" if later is not None else "KP041" if returned else "KP040"
-                found[rule, topic, broker].append((deleted, life.sightings[-1].ts))
+                found[rule, topic, broker].append((deleted, life.last_alive))
                 if error is not None:
                     errors[topic, broker] = error
                 if (topic, number, broker) in facts.unanswered_deletions:

@@ -106,6 +106,7 @@ class Request(NamedTuple):
     conn_id: bytes
     api_key: int
     api_version: int
+    correlation_id: int
     controller_id: int | None
     controller_epoch: int
     broker_epoch: int | None
@@ -262,6 +263,11 @@ class Incarnation:
     def newest(self) -> Sighting:
         """The newest state."""
         return self.steps[-1]
+
+    @property
+    def last_alive(self) -> int:
+        """When it was told last before any deletion: while one waits, its states go on to change."""
+        return max((s.ts for s in self.sightings if self.deleted is None or s.ts < self.deleted), default=0)
 
     def told(self, broker: Any, by_updates: bool) -> Told:  # a key of caches
         """What a broker was told of the partition by UpdateMetadata, or by other requests."""

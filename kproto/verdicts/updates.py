@@ -76,8 +76,8 @@ def brokers_behind(doctor: Doctor) -> Iterator[tuple[int, Partition, Sighting, S
     calls the partition new, or most others were told at once that had not come back within the limit settled; and most
     others were told. The broker's newest connection began before, or one was in use before and that long after, or
     it accepted requests as late as that over another one and was registered all the time: a broker that comes back
-    gets everything. Partitions that are deleted do not count, nor a broker whose newest registration no request names:
-    it reads KRaft's log. Where bytes are missing, see ``Facts.may_hide``.
+    gets everything. Partitions that are deleted do not count, or may be (``Facts.left_out``), nor a broker whose newest
+    registration no request names: it reads KRaft's log. Where bytes are missing, see ``Facts.may_hide``.
     """
     facts, limit, settled = doctor.facts, doctor.us("told"), doctor.us("settled")
     by_log = {life.broker for life in facts.lives if life.until is None and not life.requests}
@@ -87,7 +87,7 @@ def brokers_behind(doctor: Doctor) -> Iterator[tuple[int, Partition, Sighting, S
         newest = life.newest
         updates = [sighting for sighting in life.sightings if sighting.body.api_key == ApiKey.UPDATE_METADATA]
         bodies = [sighting.body for sighting in updates if sighting.state.latest >= newest.state.epochs]
-        if not bodies:
+        if not bodies or partition in facts.left_out:
             continue
         key = tuple(map(id, bodies))
         lacking = unsent.get(key)
