@@ -8,7 +8,7 @@ Evidence, for each address of a cluster whose broker is not known otherwise:
 - LeaderAndIsr goes to replicas alone: it is a replica of each partition that it was told of;
 - two addresses that were sent requests at the same time are two brokers;
 - where a partition's state went to as many brokers as its ISR has, and not to all replicas, it went to the ISR. This is
-  weaker: it counts unless something speaks against it.
+  weaker: it counts unless something speaks against it, and not near begin or end: others are told outside.
 
 An id that is the same in every assignment that fits all of it is the broker's. Else the id stays unknown; the
 assignments that are possible are kept, so that what holds in all of them can be said.
@@ -51,6 +51,9 @@ IDENTITY_STATES: Final = (
 
 _MOST_ADDRESSES: Final = 12
 """Of more unknown addresses in a cluster none is guessed."""
+
+_LATE_US: Final = 10_000_000
+"""How long it may take until a live broker is told what others were told."""
 
 _MOST_FITS: Final = 24
 _MOST_STEPS: Final = 20_000
@@ -134,6 +137,7 @@ def _of_cluster(
 ) -> list[Identity]:
     known: dict[Address, int] = {}
     bodies: dict[Address, set[tuple[bytes, int | None]]] = defaultdict(set)
+    begins: dict[bytes, int] = {}
     lists: dict[Address, set[bytes]] = defaultdict(set)
     spans: dict[Address, tuple[int, int]] = {}
     of = ("server_ip", "server_port", "broker_id", "body_id", "live_brokers_id", "error_code")
@@ -145,6 +149,7 @@ def _of_cluster(
             known[address] = broker
         if body is not None:
             bodies[address].add((body, error))
+            begins[body] = min(first, begins.get(body, first))
         if listed is not None:
             lists[address].add(listed)
         before = spans.get(address, (first, last))
@@ -162,7 +167,8 @@ def _of_cluster(
         named = frozenset(senders.get(ip, ()))
         if len(named) == 1 == hosts[ip] and (named <= possible[ip, port] or not possible[ip, port]):
             possible[ip, port] = named
-    weak = _in_isr(shown, told)
+    since, until = min(begins.values(), default=0) + _LATE_US, max(last for _first, last in spans.values()) - _LATE_US
+    weak = _in_isr(shown, told, {body for body, first in begins.items() if since <= first <= until})
     narrowed = {address: ids & weak[address] if address in weak else ids for address, ids in possible.items()}
     fits = _fits(unknown, narrowed, shown, known)
     if not fits:
@@ -193,17 +199,21 @@ def _possible(
 
 
 def _in_isr(
-    shown: Mapping[Address, _SentTo], states: Mapping[bytes, list[tuple[Any, ...]]]
+    shown: Mapping[Address, _SentTo], states: Mapping[bytes, list[tuple[Any, ...]]], settled: Collection[bytes]
 ) -> dict[Address, frozenset[int]]:
-    """Return addresses that were told a state as one of its ISR, with the brokers in all these ISRs."""
+    """Return addresses that were told a state of a settled body as one of its ISR, with the brokers in all these."""
+    counted: set[Any] = set()
     recipients: dict[Any, set[Address]] = defaultdict(set)
     for address, told in shown.items():
         for body, error in told.bodies:
             if error == 0:
                 for state in states.get(body, ()):
                     recipients[state].add(address)
+                    if body in settled:
+                        counted.add(state)
     found: dict[Address, frozenset[int]] = {}
-    for (_name, isr, replicas), addresses in recipients.items():
+    for state in counted:
+        addresses, (_name, isr, replicas) = recipients[state], state
         if len(addresses) == len(isr) < len(replicas):
             for address in addresses:
                 found[address] = found.get(address, isr) & isr

@@ -68,6 +68,22 @@ def test_a_request_to_the_same_machine_does_not_tell_which_broker_is_at_its_targ
     assert set(requests["broker_id"].to_pylist()) == {None}  # broker 1 fetched from it
 
 
+@pytest.mark.parametrize(
+    ("name", "since", "until"),
+    [
+        ("ibp-2.4-IV0-a", 0.5115, 0.5811),  # broker 2 is back, leads alone, and is told behind the end
+        ("ibp-3.2-IV0-a", 0.7161, 0.9161),  # others were told before the begin
+    ],
+)
+def test_a_state_that_others_are_told_outside_a_capture_does_not_tell_who_was_told_it(
+    name: str, since: float, until: float, tmp_path: Path
+) -> None:
+    window = Window.of(next(path for path in CAPTURES if path.name.startswith(name)))
+    part = window.since(window.at(since)).until(window.at(until)).write(tmp_path / "part.pcap")
+    identities = resolved_tables(without_listings(kproto.tables.read(part)))["identities"].to_pylist()
+    assert all(row["broker_id"] in (None, row["server_port"] % 100 - 92) for row in identities)
+
+
 def _from_another_machine(data: bytes) -> bytes:
     """A packet on ::1 in which clients have another address."""
     at = data.index(bytes(15) + b"\1") - 8
