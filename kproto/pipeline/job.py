@@ -322,7 +322,7 @@ class _Job:
         paths = [piece.path for piece in pieces]
         self.shows_kraft = shows_kraft(small_table(paths, "captures"))
         may_lack = self._adds or self._names_log or self.shows_kraft
-        if not may_lack and not any(piece.rows["requests"] for piece in pieces):
+        if not may_lack and not any(piece.requests for piece in pieces):
             raise CaptureError(why_nothing(small_table(paths, "bad_inputs").to_pylist()))
         former = BrokersOfCluster.stored(self._stored.run, self._facts.get(cluster))
         knowledge = learn(pieces, self._filters, [former.facts])
@@ -592,10 +592,8 @@ class _Job:
             rows = pa.concat_tables([stored.filter(pc.invert(pc.is_in(_file_keys(stored), value_set=again))), rows])
             self._new.drop(file)
         table = _joined_captures(merged_rows("captures", rows), joiner)
-        if watermark_us > -(1 << 62):
-            late = pc.less(table["last_ts"].cast(pa.int64()), watermark_us)
-            table = table.filter(pc.invert(pc.fill_null(late, False)))
-        self._write("captures", table)
+        late = pc.less(table["last_ts"].cast(pa.int64()), watermark_us)
+        self._write("captures", table.filter(pc.invert(pc.fill_null(late, False))))
 
     def _without_mended(self, bad_inputs: pa.Table, parts: Sequence[PartToRead]) -> pa.Table:
         """Return rows of ``bad_inputs`` but those of files that are whole now: they have grown, or were no captures."""
@@ -629,12 +627,9 @@ class _Job:
 
     def _set_broker_ids(self, former: BrokersOfCluster, directory: Any, cluster: str) -> None:
         """Give stored requests the broker ids that all recordings together tell, where these are others now."""
-        changed = former.changed_by(directory, self._filters)
-        if not changed or not self._adds:
+        if not former.changed_by(directory, self._filters):
             return
         for file in self._stored.paths("requests"):
-            if not self._stored.rows[file]:
-                continue
             table = read_parquet(self._stored.place(file))
             ids = broker_ids_of(directory, table)
             here = pc.equal(table["cluster"], cluster)
@@ -647,8 +642,6 @@ class _Job:
         of_frames: dict[bytes, tuple[str, str] | None] = {}
         for name in _LABELLED:
             for file in self._stored.paths(name):
-                if not self._stored.rows[file]:
-                    continue
                 table = read_parquet(self._stored.place(file))
                 if "capture" in table.column_names:
                     found = [labels.get(key) for key in rows_of(table, ("cluster", "capture"))]

@@ -74,14 +74,14 @@ class StagedPart:
 
     Attributes:
         path: Its directory.
-        rows: Staged rows by table.
+        requests: The number of its requests.
         facts: Its facts about brokers' addresses.
         seen: The epochs in its requests, see ``epochs_in``.
         body_bytes: The bytes of its distinct bodies.
     """
 
     path: str
-    rows: Counter[str]
+    requests: int
     facts: BrokerFacts
     seen: pa.Table
     body_bytes: int
@@ -148,19 +148,19 @@ def gather(
     facts = BrokerFacts()
     reader = TableReader(replace(filters, brokers=frozenset()), facts, states=False, cluster=cluster)
     bodies = _StagedBodies(staged, str(path))
-    rows: Counter[str] = Counter()
+    requests = 0
     seen: list[pa.Table] = []
     for stretch, last in stretches(batches, CHUNK_BYTES):
         tables = reader.tables(stretch, last=last)
         bodies.add(reader.given)
         for name in (*_RELATED, *SMALL_TABLES):
-            rows[name] += tables[name].num_rows
             staged.write(name, _one_batch(tables[name]))
+        requests += tables["requests"].num_rows
         seen.append(tables["requests"])
         seen = [epochs_in(seen)]
     body_bytes = bodies.close()
     staged.close()
-    return StagedPart(str(path), rows, facts, seen[0], body_bytes)
+    return StagedPart(str(path), requests, facts, seen[0], body_bytes)
 
 
 class _StagedBodies:
