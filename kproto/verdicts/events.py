@@ -21,7 +21,7 @@ from kproto.verdicts.states import FIRST_EPOCHS, NO_LEADER, micros
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kproto.verdicts.facts import Facts, Life, Partition
+    from kproto.verdicts.facts import Facts, Partition
     from kproto.verdicts.states import Incarnation, State
 
 SOURCE: Final = "CAPTURE"
@@ -95,10 +95,6 @@ def _controllers(facts: Facts) -> Iterator[ClusterEvent]:
 
 def _brokers(facts: Facts) -> Iterator[ClusterEvent]:
     """Brokers that leave the live brokers and come back, and those that register again without it."""
-    lives: dict[Any, list[Life]] = defaultdict(list)
-    for life in facts.lives:
-        if life.former is not None:
-            lives[life.broker].append(life)
     back: dict[Any, list[tuple[int, int]]] = defaultdict(list)
     for broker, absences in facts.absences.items():
         show = _query("restarts", "--broker", str(broker))
@@ -123,11 +119,11 @@ def _brokers(facts: Facts) -> Iterator[ClusterEvent]:
                 text = f"Broker {broker} is among the live brokers for the first time"
                 yield ClusterEvent(ts, "broker new", text, show, broker)
         known |= live
-    for broker, some in lives.items():
+    for broker, some in facts.lives_of.items():
         options = ("--broker", str(broker)) if isinstance(broker, int) else ()
         away = sorted(back[broker], reverse=True)
         known_until = 0  # it came back by then, as events above tell
-        for life in some:
+        for life in (life for life in some if life.former is not None):
             while away and away[-1][0] <= life.first:
                 known_until = max(known_until, away.pop()[1] + SHUTDOWN)
             if life.first <= known_until:

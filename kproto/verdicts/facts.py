@@ -6,7 +6,7 @@ it first and last. See ``docs/verdicts.md``. Times are us since 1970.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -772,16 +772,12 @@ class Facts:
         return ts if absence is None else absence.until or self.end
 
     @cached_property
-    def _reigns_since(self) -> list[int]:
-        return sorted(one.since for one in self.controllers)
-
-    @cached_property
     def _registered_again(self) -> dict[Any, list[int]]:
         """When each broker registered again with controllers of KRaft."""
         found: dict[Any, list[int]] = defaultdict(list)
         for life in self.lives:
             if life.is_kraft and life.former:
-                insort(found[life.broker], life.first)
+                found[life.broker].append(life.first)
         return found
 
     def shows_removal(self, broker: Any, decided: int, told: int, settled: int) -> bool:
@@ -798,8 +794,8 @@ class Facts:
         """
         since = self.back_since(broker, decided, told)
         soon = told // 4  # in real captures one that is back is told within 1.3 s
-        taken_over = bisect_right(self._reigns_since, since)
-        is_taken_over = taken_over > 0 and self._reigns_since[taken_over - 1] > max(decided, since - soon - 1)
+        reigns = bisect_right(self._reigns, since, key=lambda reign: reign.since)
+        is_taken_over = reigns > 0 and self._reigns[reigns - 1].since > max(decided, since - soon - 1)
         if since == decided:  # controllers of KRaft list brokers that are down: there it is back as it registers
             again = self._registered_again[broker]
             place = bisect_right(again, decided)
@@ -1078,19 +1074,23 @@ class Facts:
         return stretches[place].since
 
     @cached_property
-    def _newest_lives(self) -> dict[Any, Life]:
-        return {life.broker: life for life in self.lives}
+    def lives_of(self) -> dict[Any, list[Life]]:
+        """The registrations by broker, each in the order in which they began."""
+        found: dict[Any, list[Life]] = defaultdict(list)
+        for life in self.lives:
+            found[life.broker].append(life)
+        return dict(found)
 
     def stayed_registered(self, broker: Any, begin: int, end: int) -> bool:
         """Whether a broker accepted requests after the end in the registration that it had before the begin.
 
         It did not come or go since: over a new connection it was only told what the controller had for it.
         """
-        life = self._newest_lives.get(broker)
+        lives = self.lives_of.get(broker)
         return (
-            life is not None
-            and life.first <= begin
-            and end <= life.last
+            lives is not None
+            and lives[-1].first <= begin
+            and end <= lives[-1].last
             and self.joined(broker) <= begin
             and self.took_part(broker, end - 1, self.end + 1)
         )
@@ -1260,12 +1260,10 @@ class Facts:
         for request in self.requests:
             if request.latency_us is not None:
                 held[request.broker_id].append(Stretch(request.ts, request.ts + request.latency_us))
-        lives: dict[Any, list[Life]] = defaultdict(list)
-        for life in self.lives:
-            lives[life.broker].append(life)
         connected = {}
         for broker, stretches in held.items():
-            spans, some, gone = sorted(self.spans[broker].stretches), lives[broker], self.dead_since(broker)
+            spans, gone = sorted(self.spans[broker].stretches), self.dead_since(broker)
+            some = self.lives_of.get(broker, [])
             connected[broker] = [(spans[0][0], self.end if gone is None else max(last for _first, last in spans))]
             for (_first, last), (first, _last) in pairwise(spans):
                 place = bisect_right(some, last, key=lambda life: life.first)
