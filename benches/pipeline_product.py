@@ -125,8 +125,9 @@ def _fresh(directory: Path, name: str) -> Path:
 def _to_frames(spark: SparkSession, capture: str) -> None:
     """pcap -> frames with their bodies, as rows in Spark, to nowhere."""
 
-    def read(_numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from tables.scan([capture])
+    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _number in numbers:
+            yield from tables.scan([capture])
 
     each = spark.range(0, 1, 1, numPartitions=1)
     each.mapInArrow(read, spark_schema(tables.SCAN)).write.format("noop").mode("overwrite").save()
@@ -136,9 +137,10 @@ def _staged(spark: SparkSession, capture: str, directory: Path, *, shared: bool 
     """pcap -> frames and bodies on disk."""
     (point,) = capture_points([capture])
 
-    def read(_numbers: Iterator[int]) -> Iterator[object]:
-        batches = tables.scan([point]) if shared else _copies(tables.scan([point], every_payload=True))
-        yield gather(batches, directory, Filters())
+    def read(numbers: Iterator[int]) -> Iterator[object]:
+        for _number in numbers:  # to the end: Spark ends a worker that leaves some
+            batches = tables.scan([point]) if shared else _copies(tables.scan([point], every_payload=True))
+            yield gather(batches, directory, Filters())
 
     return results(for_each(spark, 1, read))
 

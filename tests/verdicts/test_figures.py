@@ -74,7 +74,7 @@ def test_a_change_is_counted_by_its_kinds(
     st.lists(
         st.tuples(
             st.integers(0, 3),
-            st.integers(1, 4),
+            st.integers(1, 9),
             st.integers(-1, 3),
             st.lists(st.integers(1, 3), max_size=3, unique=True),
         ),
