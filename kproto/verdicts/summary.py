@@ -70,7 +70,7 @@ class _Deletions:
     """Deletions of logs by StopReplica, and of topics by UpdateMetadata's leader -2."""
 
     def __init__(self) -> None:
-        self._sent: dict[bytes, set[tuple[object, int]]] = defaultdict(set)  # body -> brokers and times
+        self._sent: dict[bytes, dict[object, tuple[int, int]]] = defaultdict(dict)  # body -> broker -> first, last
         self._bodies: dict[tuple[str, bytes], set[int]] = defaultdict(set)
         self._topics: set[str] = set()
 
@@ -80,7 +80,11 @@ class _Deletions:
         for body_id, broker_id, *address, ts in rows_of(
             stops, ("body_id", "broker_id", "server_ip", "server_port", "ts")
         ):
-            self._sent[body_id].add((target_of(broker_id, *address), ts))
+            self._add(body_id, target_of(broker_id, *address), ts, ts)
+
+    def _add(self, body_id: bytes, broker: object, first: int, last: int) -> None:
+        known = self._sent[body_id].get(broker, (first, last))
+        self._sent[body_id][broker] = min(first, known[0]), max(last, known[1])
 
     def add_states(self, states: pa.Table) -> None:
         """Add rows of ``partition_states``."""
@@ -94,25 +98,26 @@ class _Deletions:
         """Add the deletions of another collection."""
         self._topics |= other._topics
         for body_id, sent in other._sent.items():
-            self._sent[body_id] |= sent
+            for broker, span in sent.items():
+                self._add(body_id, broker, *span)
         for key, partitions in other._bodies.items():
             self._bodies[key] |= partitions
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row a topic: its deleted ``partitions``, the ``brokers`` concerned, if it went whole, and when."""
         deleted: dict[str, set[int]] = {topic: set() for topic in self._topics}
-        sent: dict[str, list[tuple[object, int]]] = defaultdict(list)
+        sent: dict[str, list[tuple[object, tuple[int, int]]]] = defaultdict(list)
         for (topic, body_id), partitions in self._bodies.items():
             deleted.setdefault(topic, set()).update(partitions)
-            sent[topic] += self._sent.get(body_id, ())
+            sent[topic] += self._sent.get(body_id, {}).items()
         return [
             {
                 "topic": topic,
                 "partitions": sorted(partitions),
-                "brokers": sorted({broker for broker, _ts in sent[topic]}, key=lambda b: (isinstance(b, str), b)),
+                "brokers": sorted({broker for broker, _span in sent[topic]}, key=lambda b: (isinstance(b, str), b)),
                 "whole_topic": topic in self._topics,
-                "first": moment(min(ts for _broker, ts in sent[topic])) if sent[topic] else None,
-                "last": moment(max(ts for _broker, ts in sent[topic])) if sent[topic] else None,
+                "first": moment(min(first for _broker, (first, _last) in sent[topic])) if sent[topic] else None,
+                "last": moment(max(last for _broker, (_first, last) in sent[topic])) if sent[topic] else None,
             }
             for topic, partitions in sorted(deleted.items())
         ]
