@@ -537,9 +537,10 @@ class Facts:
     def left_out(self) -> set[Partition]:
         """The partitions of which the newest controller told nothing, though captures show that of others.
 
-        It tells all states as it takes over: such a partition was deleted, or captures lack what it told.
+        It tells all states as it takes over, if it is Kafka's: such a partition was deleted, or captures lack what it
+        told.
         """
-        if not any(row["without_handshake"] or row["gaps"] for row in self.captures):
+        if self._begun_unseen[1] or not any(row["without_handshake"] or row["gaps"] for row in self.captures):
             return set()
         updates = (body for body in self.bodies if body.api_key == ApiKey.UPDATE_METADATA and body.states)
         newest = max((body.request.controller_epoch for body in updates if not body.request.is_logged), default=-1)
@@ -1209,15 +1210,20 @@ class Facts:
                 if until is None:
                     until = _after(answered.get(broker, []), max([since, *same[-1:]]))
                 found[broker].append(Stretch(since, until))
-        for broker, hole in self._begun_unseen():
-            found[broker].append(hole)
+        for controller, broker, hole in self._begun_unseen[0]:
+            if controller not in self._begun_unseen[1]:
+                found[broker].append(hole)
         return dict(found)
 
-    def _begun_unseen(self) -> Iterator[tuple[Any, Stretch]]:
-        """Yield the time before each connection whose first requests the captures lack, with the broker.
+    @cached_property
+    def _begun_unseen(self) -> tuple[list[tuple[int, Any, Stretch]], set[int]]:
+        """The time before each connection whose first requests the captures lack, with its controller and the broker.
 
-        Those of the controller with which the captures begin may have begun before them.
+        Those of the controller with which the captures begin may have begun before them. Second, controllers whose
+        connections begin with other numbers again: tools, whose numbers show nothing.
         """
+        found: list[tuple[int, Any, Stretch]] = []
+        anew: set[int] = set()
         lacking = {row["capture"] for row in self.captures if row["without_handshake"]}
         known: set[bytes] = set()
         asked: dict[Any, int] = {}
@@ -1233,10 +1239,13 @@ class Facts:
             channel = broker, request.controller_id, epoch
             if request.conn_id not in known:
                 known.add(request.conn_id)
+                if 0 < number <= counted.get(channel, -1):
+                    anew.add(request.controller_id)
                 follows = number in (0, counted.get(channel, -1) + 1) or (channel not in counted and epoch <= oldest)
                 if request.capture in lacking and not follows:
-                    yield broker, Stretch(asked.get(broker, self.begin), request.ts)
+                    found.append((request.controller_id, broker, Stretch(asked.get(broker, self.begin), request.ts)))
             asked[broker], counted[channel] = request.ts, number
+        return found, anew
 
     @cached_property
     def blind(self) -> list[Stretch]:
