@@ -19,7 +19,7 @@ from kproto.error_codes import error_name
 from kproto.tables.arrays import rows_of
 from kproto.tables.schemas import NO_EPOCH
 from kproto.verdicts.epochs import Epochs, broker_name, refusal_reason
-from kproto.verdicts.stale import epochs_in, learn_epochs, plain_times
+from kproto.verdicts.stale import by_clock, epochs_in, learn_epochs, plain_times
 from kproto.verdicts.states import FULL, INCREMENTAL
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 REQUEST_COLUMNS: Final = (
     "ts", "api_key", "api_version", "error_code", "controller_id", "controller_epoch", "broker_epoch",
     "is_kraft_controller", "type", "broker_id", "server_ip", "server_port", "n_partitions", "body_id", "latency_us",
-    "unmatched_reason", "decode_error", "response_frame_id",
+    "unmatched_reason", "decode_error", "response_frame_id", "capture",
 )  # fmt: skip
 """The columns of ``requests`` from which the figures are computed."""
 
@@ -221,6 +221,34 @@ class Latencies:
 _Spans = dict[Any, RequestSpan]
 
 
+def _judged(kind: RequestKind, first: int, seen: Epochs) -> tuple[RequestKind, ControllerEpoch | None]:
+    """Judge requests; return their kind, and the controller that had replaced their sender."""
+    epoch, is_kraft = kind.controller_epoch, bool(kind.is_kraft_controller)
+    if epoch in (None, NO_EPOCH) or kind.api_key == ApiKey.FETCH:  # a change of KRaft's log, which nobody refuses
+        return kind._replace(type=None), None
+    asked = kind.address, epoch, kind.broker_epoch, kind.error_code
+    stale = list(seen.stale(first, *asked, is_kraft_controller=is_kraft))
+    reason = refusal_reason(kind.error_code, stale, broker_name(kind.target))
+    zombie = next((found for found in stale if found.zombie), None)
+    phase = "" if kind.error_code else _phase_of(kind, first, seen)
+    kind = kind._replace(type=None, reason=reason, is_zombie=zombie is not None, phase=phase)
+    return kind, None if zombie is None else zombie.newer
+
+
+def _phase_of(kind: RequestKind, first: int, seen: Epochs) -> str:
+    """The phase of a migration in which a broker got requests.
+
+    A KRaft controller that takes over sends each broker all topics in an UpdateMetadata without type, then a full
+    LeaderAndIsr and a full UpdateMetadata; from then on it sends changes alone.
+    """
+    if not kind.is_kraft_controller:
+        return _ZOOKEEPER
+    if kind.type == FULL and kind.api_key == ApiKey.UPDATE_METADATA:
+        return _TAKEOVER
+    had_full = seen.had_full_update(kind.address, first)
+    return _DUAL_WRITE if kind.type == INCREMENTAL or had_full else _TAKEOVER
+
+
 class RequestFigures:
     """The summary's figures of requests, from pieces of the ``requests`` table.
 
@@ -232,25 +260,32 @@ class RequestFigures:
         self._spans: dict[RequestKind, RequestSpan] = {}
         self._latencies: dict[tuple[str, int], Latencies] = defaultdict(Latencies)
         self._brokers: dict[tuple[str, int], tuple[int, int]] = {}
-        self._learns = known is None
-        self._seen = known or Epochs()
+        self._known = known
+        self._seen: dict[str, Epochs] = defaultdict(Epochs)  # by the point of a clock
 
     def forget_epochs(self) -> None:
         """Forget the epochs, which are many: no piece is added any more."""
-        self._seen = Epochs()
+        self._known = None
+        self._seen.clear()
 
-    def add(self, table: pa.Table) -> pa.Table:
+    def add(self, table: pa.Table, clocks: pa.Table | None = None) -> pa.Table:
         """Add a piece of the table.
+
+        Args:
+            table: The piece.
+            clocks: See ``by_clock``.
 
         Returns:
             Its accepted requests whose body could be read, in the order of time; ``ts`` in us since 1970.
         """
         rows = plain_times(table.select(REQUEST_COLUMNS), "ts").sort_by("ts")
-        if self._learns:
-            learn_epochs(self._seen, epochs_in([rows]))
-        for kind, span in group_requests(rows, self._seen):
-            judged, span.newer = self._judged(kind, span.first)
-            self._spans.setdefault(judged, RequestSpan()).merge(span)
+        for point, some in by_clock(rows, clocks):
+            seen = self._known or self._seen[point]
+            if self._known is None:
+                learn_epochs(seen, epochs_in([some]))
+            for kind, span in group_requests(some, seen):
+                judged, span.newer = _judged(kind, span.first, seen)
+                self._spans.setdefault(judged, RequestSpan()).merge(span)
         self._add_brokers(rows)
         accepted = pc.equal(pc.fill_null(rows["error_code"], 0), 0)
         readable = pc.and_(pc.is_valid(rows["controller_id"]), pc.is_valid(rows["body_id"]))
@@ -265,32 +300,6 @@ class RequestFigures:
         known = rows.filter(pc.is_valid(rows["broker_id"])).group_by(address, use_threads=False)
         for ip, port, broker_id, ts in rows_of(known.aggregate([("broker_id", "last"), ("ts", "last")])):
             self._brokers[ip, port] = ts, broker_id
-
-    def _judged(self, kind: RequestKind, first: int) -> tuple[RequestKind, ControllerEpoch | None]:
-        """Judge requests; return their kind, and the controller that had replaced their sender."""
-        epoch, is_kraft = kind.controller_epoch, bool(kind.is_kraft_controller)
-        if epoch in (None, NO_EPOCH) or kind.api_key == ApiKey.FETCH:  # a change of KRaft's log, which nobody refuses
-            return kind._replace(type=None), None
-        asked = kind.address, epoch, kind.broker_epoch, kind.error_code
-        stale = list(self._seen.stale(first, *asked, is_kraft_controller=is_kraft))
-        reason = refusal_reason(kind.error_code, stale, broker_name(kind.target))
-        zombie = next((found for found in stale if found.zombie), None)
-        phase = "" if kind.error_code else self._phase_of(kind, first)
-        kind = kind._replace(type=None, reason=reason, is_zombie=zombie is not None, phase=phase)
-        return kind, None if zombie is None else zombie.newer
-
-    def _phase_of(self, kind: RequestKind, first: int) -> str:
-        """The phase of a migration in which a broker got requests.
-
-        A KRaft controller that takes over sends each broker all topics in an UpdateMetadata without type, then a full
-        LeaderAndIsr and a full UpdateMetadata; from then on it sends changes alone.
-        """
-        if not kind.is_kraft_controller:
-            return _ZOOKEEPER
-        if kind.type == FULL and kind.api_key == ApiKey.UPDATE_METADATA:
-            return _TAKEOVER
-        had_full = self._seen.had_full_update(kind.address, first)
-        return _DUAL_WRITE if kind.type == INCREMENTAL or had_full else _TAKEOVER
 
     def merge(self, other: RequestFigures) -> None:
         """Add the figures of other requests."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -131,6 +132,25 @@ def _suspects(requests: pa.Table, epochs: Epochs) -> pa.Table:
     return plain_times(suspects.filter(pc.is_valid(suspects["controller_id"])), "ts")
 
 
+def by_clock(requests: pa.Table, clocks: pa.Table | None) -> list[tuple[str, pa.Table]]:
+    """Split requests by the point with whose clock that of their capture was compared.
+
+    The order of the times of others is unknown: an epoch that one shows replaces nobody in another.
+
+    Args:
+        requests: With the column ``capture``, if there are several such points.
+        clocks: The table ``clocks``; None: one clock dates all.
+    """
+    points = [] if clocks is None else pc.unique(clocks["reference"]).to_pylist()
+    if clocks is None or len(points) < 2:
+        return [("", requests)]
+    found = []
+    for point in points:
+        captures = clocks.filter(pc.equal(clocks["reference"], point))["capture"].combine_chunks()
+        found.append((point, requests.filter(pc.is_in(requests["capture"], value_set=captures))))
+    return found
+
+
 def epochs_by_cluster(found: pa.Table) -> dict[str, Epochs]:
     """Return the epochs of each cluster.
 
@@ -146,6 +166,16 @@ def epochs_by_cluster(found: pa.Table) -> dict[str, Epochs]:
 
 def stale_requests(read: Reader) -> pa.Table:
     """Return the table ``STALE_REQUESTS`` of resolved rows."""
-    known = epochs_by_cluster(epochs_in(read("requests", (*EPOCH_COLUMNS, "ts"))))
-    rows = (row for table in read("requests", STALE_COLUMNS) for row in stale_rows(table, known))
+    clocks = pa.concat_tables(read("clocks", ("capture", "reference")))
+    held: dict[str, list[pa.Table]] = defaultdict(list)
+    for table in read("requests", (*EPOCH_COLUMNS, "ts", "capture")):
+        for point, some in by_clock(table, clocks):
+            held[point] = [epochs_in([*held[point], some])]
+    known = {point: epochs_by_cluster(found) for point, (found,) in held.items()}
+    rows = (
+        row
+        for table in read("requests", (*STALE_COLUMNS, "capture"))
+        for point, some in by_clock(table, clocks)
+        for row in stale_rows(some, known[point])
+    )
     return table_of(rows, STALE_REQUESTS)

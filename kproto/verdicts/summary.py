@@ -153,7 +153,7 @@ class Figures:
         """
         bodies = ACCEPTED.empty_table()
         if "requests" in tables:
-            accepted = self.requests.add(tables["requests"])
+            accepted = self.requests.add(tables["requests"], tables.get("clocks"))
             self._deletions.add_requests(accepted)
             bodies = first_accepted([accepted.select(ACCEPTED.names)])
         if "partition_errors" in tables:

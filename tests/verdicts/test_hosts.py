@@ -8,6 +8,8 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from commands import kproto_rows
 from conftest import DATA, few
@@ -24,6 +26,7 @@ from kproto.verdicts.events import events
 from kproto.verdicts.facts import Facts
 from kproto.verdicts.found import facts_of_clusters
 from kproto.verdicts.rules import findings
+from kproto.verdicts.stale import stale_requests
 from kproto.verdicts.summary import summarize
 from tests.hosts import Recorded, by_host, ends_of, recorded, servers_of
 from tests.packets import Talk, request, response
@@ -250,6 +253,26 @@ def test_damage_is_a_note_where_clocks_alone_make_findings_uncertain(tmp_path: P
     every = findings(Facts(of_one(paths)))
     assert {f.cannot_tell for f in every if f.rule == "KP051"} == {"the clocks of its captures cannot be compared"}
     assert [f.severity for f in every if f.rule == "KP065"] == ["note"]
+
+
+def test_the_order_of_times_that_cannot_be_compared_makes_no_zombie(tmp_path: Path) -> None:
+    capture = next(path for path in CAPTURES if path.name.startswith("ibp-2.8"))
+    tables = resolved_tables(kproto.tables.read(*written(capture, tmp_path, [0])))
+    requests, clocks = tables["requests"], tables["clocks"]
+    ts = requests["ts"].cast(pa.int64())
+    of_last = pc.equal(requests["capture"], clocks["capture"][-1])
+    late = pc.if_else(of_last, pc.add(ts, 3600 * 10**6), ts).cast(requests["ts"].type)
+    shifted = tables | {"requests": requests.set_column(requests.column_names.index("ts"), "ts", late)}
+    apart = shifted | {"clocks": clocks.set_column(1, "reference", clocks["capture"])}
+
+    def zombies(of: dict[str, pa.Table]) -> tuple[set[Any], set[Any]]:
+        stale = stale_requests(reader_of(of)).to_pylist()
+        rows = summarize([of])["zombies"]
+        return {row["frame_id"] for row in stale if row["zombie"]}, {row["controller_epoch"] for row in rows}
+
+    for found, are, of_one_clock in zip(zombies(apart), zombies(tables), zombies(shifted), strict=True):
+        assert found <= are
+        assert not of_one_clock <= are
 
 
 @given(st.sampled_from(CAPTURES), st.lists(st.floats(-5000, 5000), min_size=3, max_size=3))
