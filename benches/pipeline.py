@@ -82,7 +82,6 @@ def goals(sizes: list[int]) -> list[Goal]:
         Goal("speed", "frames to tables", distinct, rate, "tables rate", limit=120, at_least=True),
         Goal("speed", "frames to tables: states", distinct, "M / CPU-s", "states rate", limit=0.5, at_least=True),
         Goal("speed", "pcap to tables and summary", distinct, rate, "analyze rate", limit=60, at_least=True),
-        Goal("speed", "kproto analyze, the whole command", distinct, rate, "command rate", limit=45, at_least=True),
         Goal("sharing", "pcap to tables and summary", fleet, rate, "fleet rate", limit=200, at_least=True),
         Goal("speed", "fixed cost: Spark's start", "", "CPU-s", "start cpu"),
         Goal("speed", "fixed cost: kproto analyze after its three stages in one session", small, "CPU-s", "first cpu"),
@@ -129,11 +128,8 @@ def speed(captures: Path, sizes: list[int], _number: int) -> dict[str, float]:
     capture = captures / f"distinct-{sizes[0]}.pcap"
     said = _product("speed", capture, "--tiny", str(captures / "small.pcap"))
     megabytes = capture.stat().st_size / 1e6
-    with tempfile.TemporaryDirectory(dir=captures) as directory:
-        command = cost_of([PYTHON, "-m", "kproto", "analyze", str(capture), "--out", f"{directory}/out"])
     return {
         **{f"{job} rate": megabytes / said[f"large {job} cpu"] for job in ("frames", "tables", "analyze")},
-        "command rate": megabytes / command.cpu_s,
         "states rate": said["large states"] / said["large tables cpu"] / 1e6,
         "start cpu": said["start cpu"],
         "first cpu": said["first analyze cpu"],
