@@ -240,7 +240,7 @@ def count_changes(spark: SparkSession, made: TaskOutput) -> Counts:
 
 def _part_of(states: pa.Table, parts: int) -> pa.Array:
     """The part of each state's partition, the same in every task."""
-    topics = states["topic"].combine_chunks().dictionary_encode()
+    topics = states["topic"].combine_chunks()
     topic = pa.array([crc32(name.encode()) for name in topics.dictionary.to_pylist()], pa.int64()).take(topics.indices)
     number = pc.add(topic, pc.bit_wise_and(states["partition"].combine_chunks().cast(pa.int64()), 0xFFFFFFFF))
     return pc.subtract(number, pc.multiply(pc.divide(number, parts), parts))

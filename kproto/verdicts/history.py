@@ -122,6 +122,7 @@ class _Life(NamedTuple):
 
 
 _COMPACT_ROWS: Final = 1 << 22
+_MANY: Final = 1 << 16
 _NO_ID: Final = bytes(16)
 
 
@@ -151,7 +152,9 @@ class History:
         if not pc.all(told).as_py():
             states = states.filter(told)
         for batch in states.to_batches():
-            isr = as_binary(batch.column("isr"))
+            isr = batch.column("isr")
+            is_coded = pa.types.is_dictionary(isr.type)
+            isr = pa.DictionaryArray.from_arrays(isr.indices, as_binary(isr.dictionary)) if is_coded else as_binary(isr)
             columns = [
                 _partition_key(_numbered(batch.column("topic"), self._topics), batch.column("partition")),
                 _ids_numbered(batch.column("topic_id"), self._ids),
@@ -184,8 +187,7 @@ class History:
         if len(deleted):
             cut = pc.if_else(pc.is_in(every["partition_key"], value_set=deleted), every["ts"], 0)
             every, keys = every.append_column("cut", cut), [*keys, "cut"]
-        found = every.group_by(keys).aggregate([("ts", "min"), ("place", "min")])
-        found = found.rename_columns([name.removesuffix("_min") for name in found.column_names]).select(_ROWS.names)
+        found = _each_once(every, keys)
         ranks = {isr: rank for rank, isr in enumerate(sorted(self._isrs))}
         ranked = pa.array([ranks[isr] for isr in self._isrs], pa.int32()).take(_known(found["isr"]))
         self._isrs = ranks
@@ -397,22 +399,32 @@ class History:
 
     def reduced(self) -> pa.Table:
         """Return the states, each once, of the schema ``REDUCED``: another history takes them for the whole."""
-        rows = self._reduced()
-        isrs = pa.array([numbers_in(isr) for isr in self._isrs], INTS)
-        columns: dict[str, Any] = {
-            "topic": pa.array(list(self._topics), pa.string()).take(pc.shift_right(rows["partition_key"], 32)),
-            "topic_id": pa.array(list(self._ids), pa.binary()).take(_known(rows["topic_id"])),
-            "partition": _partitions(rows["partition_key"]),
-            "isr": isrs.take(_known(rows["isr"])),
-        }
+        rows = self._reduced().combine_chunks()
+        key = rows["partition_key"].combine_chunks()
+        columns = {"partition": _partitions(key).cast(pa.int32())}
+        for name, numbers, values in (
+            ("topic", pc.shift_right(key, 32).cast(pa.int32()), self._topics),
+            ("topic_id", _known(rows["topic_id"].combine_chunks()), self._ids),
+            ("isr", _known(rows["isr"].combine_chunks()), map(numbers_in, self._isrs)),
+        ):
+            of = pa.array(list(values), REDUCED.field(name).type.value_type)
+            columns[name] = pa.DictionaryArray.from_arrays(numbers, of)
         arrays = [columns[name] if name in columns else rows[name] for name in REDUCED.names]
-        return pa.Table.from_arrays(
-            [a.cast(field.type) for a, field in zip(arrays, REDUCED, strict=True)], schema=REDUCED
-        )
+        return pa.Table.from_arrays(arrays, schema=REDUCED)
 
 
-REDUCED: Final = pa.schema([*(field for field in TOLD if field.name != "replicas"), pa.field("ts", pa.int64())])
-"""States with the time at which the first broker was told of each, in us since 1970."""
+_CODED: Final = ("topic", "topic_id", "isr")
+REDUCED: Final = pa.schema(
+    [
+        *(
+            pa.field(each.name, pa.dictionary(pa.int32(), each.type)) if each.name in _CODED else each
+            for each in TOLD
+            if each.name != "replicas"
+        ),
+        pa.field("ts", pa.int64()),
+    ]
+)
+"""States with the time at which the first broker was told of each, in us since 1970; names and ISRs once each."""
 
 _LIFE_TYPES: Final = (pa.int64(), pa.int32(), pa.int32(), pa.int64())
 _KEPT: Final = pa.schema([("row", pa.int64()), ("topic_id", pa.int32()), ("is_counted", pa.bool_())])
@@ -477,11 +489,11 @@ def _numbered(values: pa.Array, known: dict[Any, int], *, runs: bool = True) -> 
     """Number values; those that are not ``known`` are added; null is -1.
 
     Args:
-        values: Text or bytes.
+        values: Text or bytes, or a dictionary of them.
         known: Takes new values.
         runs: Whether equal values mostly follow each other: to compare neighbours costs less than to hash every row.
     """
-    if runs:
+    if runs and not pa.types.is_dictionary(values.type):
         ends = pc.run_end_encode(values)
         numbers = _numbered(ends.values, known, runs=False)
         return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends.run_ends, numbers))
@@ -491,9 +503,25 @@ def _numbered(values: pa.Array, known: dict[Any, int], *, runs: bool = True) -> 
     return pc.fill_null(found, -1) if found.null_count else found
 
 
+def _each_once(rows: pa.Table, keys: list[str]) -> pa.Table:
+    """Return rows that differ in their keys, each with its least place and time.
+
+    Those of some partitions tell whether most differ: such are sorted then, which takes a third of the time.
+    """
+    some = rows.filter(pc.equal(pc.bit_wise_and(rows["partition_key"], 15), 0)) if rows.num_rows > _MANY else rows[:0]
+    if 4 * some.group_by(keys).aggregate([]).num_rows <= 3 * some.num_rows:
+        found = rows.group_by(keys).aggregate([("ts", "min"), ("place", "min")])
+        return found.rename_columns([name.removesuffix("_min") for name in found.column_names]).select(_ROWS.names)
+    order = dict.fromkeys(("partition_key", *STATE_ORDER, *keys, "place", "ts"), "ascending")
+    rows = rows.combine_chunks().sort_by(list(order.items()))
+    is_same = reduce(pc.and_, (pc.equal(rows[name][1:], rows[name][:-1]).combine_chunks() for name in keys))
+    return rows.filter(pa.concat_arrays([pa.array([True]), pc.invert(is_same)])).select(_ROWS.names)
+
+
 def _ids_numbered(ids: pa.Array, known: dict[bytes, int]) -> pa.Array:
     """Number topic ids; none, or one of zeros, is -1."""
-    ids = pc.if_else(pc.equal(ids, pa.scalar(_NO_ID, ids.type)), None, ids)
+    if not pa.types.is_dictionary(ids.type):
+        ids = pc.if_else(pc.equal(ids, pa.scalar(_NO_ID, ids.type)), None, ids)
     return _numbered(ids, known).cast(pa.int32())
 
 

@@ -81,16 +81,21 @@ def test_a_change_is_counted_by_its_kinds(
         max_size=30,
     ),
     st.integers(0, 30),
+    st.booleans(),
 )
 def test_a_history_of_reduced_parts_counts_the_changes_of_the_whole(
-    found: list[tuple[int, int, int, list[int]]], cut: int
+    found: list[tuple[int, int, int, list[int]]], cut: int, is_large: bool
 ) -> None:
+    """Of many states those that mostly differ are sorted, others hashed."""
     rows = [state(epoch, leader, isr) | {"partition": partition} for partition, epoch, leader, isr in found]
     expected = _changes(rows)
     parts = History(), History()
     for part, some in zip(parts, (rows[:cut], rows[cut:]), strict=True):
         part.add(pa.Table.from_pylist(some, schema=STATES))
-    assert whole_of(parts).counts(10)[0] == expected
+    with pytest.MonkeyPatch.context() as patch:
+        if is_large:
+            patch.setattr("kproto.verdicts.history._MANY", 0)
+        assert whole_of(parts).counts(10)[0] == expected
 
 
 def whole_of(parts: Iterable[History]) -> History:
