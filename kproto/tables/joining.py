@@ -373,7 +373,7 @@ class Joiner:
     def _was_set(self, end: End, begin: Begin) -> bool:
         if end.border.time_ns - begin.border.time_ns > SET_NS:
             return True
-        state, told = self._state(end.state), False
+        state, told = self._state(end.part), False  # it may have been read behind another place's, by that one's clock
         with suppress(*_DAMAGES):
             told = state is not None and any(state.collector.was_set(*each) for each in self._first_segments(begin))
         return told

