@@ -55,8 +55,11 @@ _MANY: Final[dict[bytes, Callable[[Iterable[Any]], Any]]] = {b"t": tuple, b"z": 
 _FILLED: Final[dict[bytes, type]] = {b"l": list, b"d": dict, b"c": Counter, b"q": deque, b"e": set}
 _TAGS: Final = {kind: tag for tag, kind in {**_FILLED, b"t": tuple, b"z": frozenset}.items()}
 _NUMBER: Final = struct.Struct(">q")
+_INT: Final = struct.Struct(">cq")
+_KNOWN: Final = struct.Struct(">cI")
 _REAL: Final = struct.Struct(">d")
 _LENGTH: Final = struct.Struct(">I")
+_MISSING: Final = object()
 
 
 def freeze(objects: object) -> bytes | None:
@@ -91,21 +94,22 @@ class _Out:
     def __init__(self) -> None:
         self.parts: list[bytes] = []
         self._known: dict[int, tuple[int, Any]] = {}  # by identity: number, and the object, so that it stays alive
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}  # of fields: written once
 
     def add(self, value: Any) -> None:
         parts = self.parts
         kind = type(value)
-        if value is None or kind is bool:
-            parts.append(b"n" if value is None else b"1" if value else b"0")
-        elif kind is int:
+        if kind is int:
             if -1 << 63 <= value < 1 << 63:
-                parts += (b"i", _NUMBER.pack(value))
+                parts.append(_INT.pack(b"i", value))
             else:
                 self._sized(b"I", str(value).encode())
+        elif value is None or kind is bool:
+            parts.append(b"n" if value is None else b"1" if value else b"0")
         elif kind is float:
             parts += (b"f", _REAL.pack(value))
         elif id(value) in self._known:
-            parts += (b"r", _LENGTH.pack(self._known[id(value)][0]))
+            parts.append(_KNOWN.pack(b"r", self._known[id(value)][0]))
         elif kind is str:
             self._sized(b"s", value.encode("utf-8", "surrogatepass"))
             self._remember(value)
@@ -127,9 +131,10 @@ class _Out:
         else:
             self._remember(value)
             fields = {} if kind is payloads.PayloadStore else _values(value)
-            parts += (b"o", _LENGTH.pack(_NUMBERS[kind]), _LENGTH.pack(len(fields)))
-            for name, field in fields.items():
-                self.add(name)
+            parts += (b"o", _LENGTH.pack(_NUMBERS[kind]))
+            names = tuple(fields)
+            self.add(self._names.setdefault(names, names))
+            for field in fields.values():
                 self.add(field)
 
     def _sized(self, tag: bytes, data: bytes) -> None:
@@ -216,8 +221,7 @@ class _In:
         blank: Any = payloads.PayloadStore() if kind is payloads.PayloadStore else kind.__new__(kind)
         self._known.append(blank)
         allowed = _attributes(kind)
-        for _ in range(self._count()):
-            name = self.take()
+        for name in self.take():
             if name not in allowed:
                 raise ValueError(f"{kind.__name__} has no field {name!r}")
             object.__setattr__(blank, name, self.take())
@@ -277,7 +281,8 @@ class _In:
 
 def _values(given: Any) -> dict[str, Any]:
     kind: Any = type(given)
-    return {name: getattr(given, name) for name in _attributes(kind) if hasattr(given, name)}
+    names = _attributes(kind)
+    return {name: each for name in names if (each := getattr(given, name, _MISSING)) is not _MISSING}
 
 
 @cache

@@ -125,8 +125,9 @@ def going_on(ends: Iterable[End], begins: Iterable[Begin]) -> set[bytes]:
 
 def _at(border: Border, *, is_end: bool) -> tuple[bytes, ...]:
     """At which byte of which connection an end or a beginning is, in each direction; empty where that is unknown."""
-    sides = enumerate(border.in_order.sequences)
-    return tuple(border.key + _AT.pack(is_end, side, at) if at != UNKNOWN else b"" for side, at in sides)
+    border = border.in_order
+    sides = enumerate(border.sequences)
+    return tuple(border.flow + _AT.pack(is_end, side, at) if at != UNKNOWN else b"" for side, at in sides)
 
 
 def _row(each: End | Begin, *, state: str, edges: str, file: bytes = b"", is_end: bool = False) -> dict[str, Any]:

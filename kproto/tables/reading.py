@@ -254,7 +254,8 @@ class TableReader:
         stretch = pa.Table.from_batches([*self._open, *batches], SCAN)
         self._open = []
         new = self.given = first_bodies(stretch)
-        stretch = distinct_frames(with_column(stretch, "payload", pa.nulls(stretch.num_rows, pa.binary())), self._seen)
+        stretch = with_column(stretch, "payload", pa.nulls(stretch.num_rows, pa.binary()))
+        stretch = distinct_frames(stretch.combine_chunks(), self._seen)  # small recordings are a chunk each
         used = stretch["body_id"]
         new = new.filter(self._decoded.unknown(new["body_id"]))
         every_state = self._states or self._filters.by_partition
