@@ -257,7 +257,8 @@ class TableReader:
         stretch = with_column(stretch, "payload", pa.nulls(stretch.num_rows, pa.binary()))
         stretch = distinct_frames(stretch.combine_chunks(), self._seen)  # small recordings are a chunk each
         used = stretch["body_id"]
-        new = new.filter(self._decoded.unknown(new["body_id"]))
+        unknown = self._decoded.unknown(new["body_id"])
+        new = new if pc.all(unknown).as_py() else new.filter(unknown)  # that copies payloads
         every_state = self._states or self._filters.by_partition
         for kind, rows in decode(new.to_batches(), states=every_state):
             self._decoded.add(kind, rows)

@@ -348,11 +348,12 @@ def learn_brokers(directory: BrokerDirectory | BrokerFacts, scan: pa.Table, deco
 
 def first_bodies(scan: pa.Table) -> pa.Table:
     """Each distinct body of a scan once, as first sent: ``BODIES``, and its frame's time and id."""
-    given = pc.indices_nonzero(pc.is_valid(scan["payload"]))
-    keys = scan.select(["body_id", "ts_ns", "frame_id"]).take(given).append_column("row", given)
-    keys = keys.sort_by([("ts_ns", "ascending"), ("frame_id", "ascending")])
+    rows = pa.array(range(scan.num_rows), pa.int64())
+    keys = scan.select(["body_id", "ts_ns", "frame_id"]).append_column("row", rows)
+    keys = keys.filter(pc.is_valid(scan["payload"])).sort_by([("ts_ns", "ascending"), ("frame_id", "ascending")])
     first = keys.group_by("body_id", use_threads=False).aggregate([("row", "first")])
-    return scan.select([*BODIES.names, "ts_ns", "frame_id"]).take(first["row_first"])
+    chosen = pc.is_in(rows, value_set=_column(first["row_first"]))
+    return scan.select([*BODIES.names, "ts_ns", "frame_id"]).filter(chosen)  # to take them would copy payloads twice
 
 
 def distinct_frames(scan: pa.Table, seen: Collection[bytes] | None = None) -> pa.Table:
