@@ -1,5 +1,6 @@
 """The figures of requests that are counted by groups are those of each request counted for itself."""
 
+import pickle
 from typing import Any
 
 import pyarrow as pa
@@ -7,10 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kproto.tables.schemas import REQUESTS
+from kproto.tables.schemas import PARTITION_STATES, REQUESTS
 from kproto.verdicts.epochs import Epochs
-from kproto.verdicts.request_figures import REQUEST_COLUMNS, RequestFigures
+from kproto.verdicts.request_figures import REQUEST_COLUMNS, RequestFigures, moment
 from kproto.verdicts.stale import epochs_in, learn_epochs
+from kproto.verdicts.summary import Figures
 
 SCHEMA = pa.schema([REQUESTS.field(name) for name in REQUEST_COLUMNS])
 NO_SENDER: dict[str, Any] = dict.fromkeys(
@@ -95,6 +97,21 @@ def test_figures_by_groups_are_those_of_each_request(rows: list[dict[str, Any]],
     for at in range(len(rows)):
         single.add(table.slice(at, 1))
     assert whole.rows() == first.rows() == single.rows()
+
+
+def test_a_deletion_that_is_sent_again_and_again_takes_no_more_memory() -> None:
+    figures, sizes = Figures(), []
+    deleted = {"topic": "t", "partition": 3, "body_id": b"a", "delete_partition": True}
+    for thousand in range(1, 5):
+        times = range(thousand * 1000, thousand * 1000 + 1000)
+        sent = [request(ts, api_key=5, broker_id=ts % 2) for ts in times]
+        accepted = figures.add({"requests": pa.Table.from_pylist(sent, schema=SCHEMA)})
+        figures.add_states(pa.Table.from_pylist([deleted], schema=PARTITION_STATES), accepted)
+        sizes.append(len(pickle.dumps(figures)))
+    assert sizes[-1] - sizes[1] < 1000
+    (told,) = figures.rows()["deletions"]
+    assert (told["partitions"], told["brokers"]) == ([3], [0, 1])
+    assert (told["first"], told["last"]) == (moment(1000), moment(4999))
 
 
 @given(requests(), st.integers(1, 3))
