@@ -37,6 +37,7 @@ RESULTS_OF = {
     "pipeline": tuple(
         f"pipeline-{group}" for group in ("small", "speed", "sharing", "workers", "growth", "skew", "many")
     ),
+    "small-recordings": ("small_recordings",),
     "month": ("month",),
     "doctor": ("doctor",),
     "metadata": ("metadata",),

@@ -54,17 +54,32 @@ with spark_session(small=True) as spark:
 
 PLAIN = """
 import io, sys
+from time import process_time
 import pyarrow.parquet as pq
 from kproto.tables import decode, scan
 
+files, writing = {}, 0.0
+
+def write(name, rows):
+    global writing
+    began = process_time()
+    if name not in files:
+        files[name] = pq.ParquetWriter(io.BytesIO(), rows.schema, compression="zstd", use_dictionary=["topic"])
+    files[name].write_batch(rows)
+    writing += process_time() - began
+
+def written(batches):
+    for rows in batches:
+        write("bodies", rows.select(["body_id", "payload"]))
+        yield rows
+
 for capture in sys.argv[1:]:
-    files = {}
-    for kind, rows in decode(scan([capture], every_payload=True)):
-        if kind not in files:
-            files[kind] = pq.ParquetWriter(io.BytesIO(), rows.schema)
-        files[kind].write_batch(rows)
+    files.clear()
+    for name, rows in decode(written(scan([capture], every_payload=True))):
+        write(name, rows)
+print(writing)
 """
-"""A process that reads captures and writes their bodies' tables to memory, without Spark and without a driver."""
+"""A process that reads captures and writes their bodies and what is in them to memory, without Spark and a driver."""
 
 
 def goals(sizes: list[int]) -> list[Goal]:
@@ -80,8 +95,10 @@ def goals(sizes: list[int]) -> list[Goal]:
         Goal("small", "the same again", small, "s", "again wall", "bare wall", "bare Spark"),
         Goal("speed", "pcap to frames in Spark", distinct, rate, "frames rate", limit=100, at_least=True),
         Goal("speed", "frames to tables", distinct, rate, "tables rate", limit=120, at_least=True),
+        Goal("speed", "frames to tables: pyarrow's writer alone, in a plain process", distinct, rate, "writer rate"),
         Goal("speed", "frames to tables: states", distinct, "M / CPU-s", "states rate", limit=0.5, at_least=True),
         Goal("speed", "pcap to tables and summary", distinct, rate, "analyze rate", limit=60, at_least=True),
+        Goal("speed", "pcap to tables: a plain process instead", distinct, rate, "plain rate"),
         Goal("sharing", "pcap to tables and summary", fleet, rate, "fleet rate", limit=200, at_least=True),
         Goal("speed", "fixed cost: Spark's start", "", "CPU-s", "start cpu"),
         Goal("speed", "fixed cost: kproto analyze after its three stages in one session", small, "CPU-s", "first cpu"),
@@ -108,6 +125,7 @@ def goals(sizes: list[int]) -> list[Goal]:
         Goal("skew", "one connection has 95 % of the bytes: CPU", least, "CPU-s", "one cpu", "even cpu", "even", 1.3),
         Goal("skew", "the same: longest task over the median", least, "times", "one skew", limit=3),
         Goal("many", f"{MANY:,} captures, each a capture point", "28 kB each", "CPU-s", "many cpu", limit=20),
+        Goal("many", "the same: a plain process instead", "28 kB each", "CPU-s", "plain cpu"),
     ]
 
 
@@ -128,8 +146,11 @@ def speed(captures: Path, sizes: list[int], _number: int) -> dict[str, float]:
     capture = captures / f"distinct-{sizes[0]}.pcap"
     said = _product("speed", capture, "--tiny", str(captures / "small.pcap"))
     megabytes = capture.stat().st_size / 1e6
+    plain = cost_of([PYTHON, "-c", PLAIN, str(capture)])
     return {
         **{f"{job} rate": megabytes / said[f"large {job} cpu"] for job in ("frames", "tables", "analyze")},
+        "writer rate": megabytes / float(plain.output),
+        "plain rate": megabytes / plain.cpu_s,
         "states rate": said["large states"] / said["large tables cpu"] / 1e6,
         "start cpu": said["start cpu"],
         "first cpu": said["first analyze cpu"],
@@ -201,7 +222,8 @@ def skew(captures: Path, sizes: list[int], number: int) -> dict[str, float]:
 def many(captures: Path, _sizes: list[int], _number: int) -> dict[str, float]:
     """A directory of small captures: the driver's planning and each capture's fixed cost are nearly all of it."""
     said = _product("whole", captures / "many")
-    return {"many cpu": said["analyze cpu"], "many wall": said["analyze wall"]}
+    plain = cost_of([PYTHON, "-c", PLAIN, *map(str, (captures / "many").iterdir())])
+    return {"many cpu": said["analyze cpu"], "many wall": said["analyze wall"], "plain cpu": plain.cpu_s}
 
 
 GROUPS = {group.__name__: group for group in (small, speed, sharing, workers, growth, skew, many)}
