@@ -329,7 +329,7 @@ class _Job:
         knowledge.connections = joiner.connections
         self._on_step("writing tables")
         watermark_us = _midnight_us(self._stored.facts.get("watermarks", {}).get(cluster))
-        settled = settle(pieces, self._stored, self._new.spans, watermark_us, taken_back)
+        settled = settle(pieces, self._stored, self._new.spans, watermark_us, taken_back, crosses=joiner.crosses)
         self.run.expired += settled.expired
         made = make_tables(
             self._spark, pieces, self._work, knowledge, self._filters, self._stored if self._adds else None

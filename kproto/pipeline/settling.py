@@ -53,6 +53,8 @@ def settle(
     spans: Mapping[str, Any],
     watermark_us: int,
     taken_back: Collection[tuple[bytes, bytes | None]] = (),
+    *,
+    crosses: bool = False,
 ) -> Settled:
     """Settle which rows of pieces are written, and note the others in them.
 
@@ -61,7 +63,7 @@ def settle(
         stored: The tables to which they are added.
         spans: The first and the last time (us) in stored files of requests.
         watermark_us: Requests before this time have expired.
-        taken_back: See ``Joiner``.
+        taken_back, crosses: See ``Joiner``.
     """
     sources = [_ranked(pa.Table.from_batches(read_staged(place_of(each.path), "requests"))) for each in pieces]
     found = Settled()
@@ -78,7 +80,7 @@ def settle(
         first, last = min(each["min"] for each in times), max(each["max"] for each in times)
         for file in stored.paths("requests"):
             begin, end = spans.get(file, (first, last))
-            if stored.rows[file] and (taken_back or (begin <= last and end >= first)):
+            if stored.rows[file] and (taken_back or crosses or (begin <= last and end >= first)):
                 sources.append(_ranked(read_parquet(stored.place(file), _READ)))
                 stored_files.append(file)
     gone: list[set[bytes]] = [set() for _ in sources]

@@ -246,6 +246,7 @@ class Joiner:
         counts: By how much each of ``MENDED`` is another number there than a reading of the file alone told.
         taken_back: Requests, by frame, with their responses (None: none), that a former run gave and that are wrong: a
             beginning goes on elsewhere than was known then. Their rows go; ``join`` gives what takes their place.
+        crosses: Whether something went on behind another place's end: its answers are of another clock.
     """
 
     def __init__(
@@ -257,6 +258,7 @@ class Joiner:
         self.files: dict[tuple[str, str], list[bytes]] = {}
         self.counts: dict[tuple[str, str], Counter[str]] = {}
         self.taken_back: set[tuple[bytes, bytes | None]] = set()
+        self.crosses = False
         self._selection = selection
         self._load = load
         self._store = store
@@ -306,6 +308,7 @@ class Joiner:
                     left_begins[begin._replace(guessed=end.state)] = None
                 else:
                     continue
+                self.crosses |= end.place != begin.place
                 try:
                     later = self._go_on(end, begin, by_state.get((begin.guessed, begin.border.key)))
                 except _DAMAGES:

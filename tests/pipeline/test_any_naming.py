@@ -233,6 +233,7 @@ def shifted(packets: list[Packet], later_ns: int) -> list[Packet]:
 @given(seed=st.integers(0, 2**32))
 @example(seed=513)  # a host's file goes on behind another host's, whose clock is three seconds behind
 @example(seed=330)  # an answer comes three seconds later, in another file
+@example(seed=1203)  # two hosts' requests have one answer, by clocks three seconds apart
 @example(seed=9936)  # answers alone are named first
 @example(seed=159607923)  # a request begins in one file, and all of its rest stands in the next
 @example(seed=20387833)  # the other host's file goes on at the very byte, until that host's own earlier one is named
