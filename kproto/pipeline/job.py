@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 
 _NO_IDS: Final = pa.array([], pa.binary())
 
+_TOLD: Final = ("frame_id", "response_frame_id", "body_id")
+
 _LABELLED: Final = ("requests", "responses", "partition_errors", "frames", "brokers", "captures")
 
 
@@ -500,13 +502,21 @@ class _Job:
         if not len(again):
             return set()
         columns = ["frame_id", "capture", "file"]
+        read = small_table([each.path for each in pieces], "captures")
+        labels = pc.list_element(pc.split_pattern(again, "\0"), 0)
+        since = pc.min(read.filter(pc.is_in(read["capture"], value_set=labels))["first_ts"])
         frames = [read_parquet(self._stored.place(file), columns) for file in self._stored.paths("frames")]
         ids = [each["frame_id"].filter(pc.is_in(_file_keys(each), value_set=again)).combine_chunks() for each in frames]
         staged = [batch for each in pieces for batch in read_staged(place_of(each.path), "requests")]
-        told = _told(pa.Table.from_batches(staged))
+        requests = pa.Table.from_batches(staged)
+        told, exchanges = _told(requests), requests["exchange_id"].combine_chunks()
         found: set[tuple[bytes, bytes | None]] = set()
         for file in self._stored.paths("requests"):
-            rows = read_parquet(self._stored.place(file), ["frame_id", "response_frame_id", "body_id"])
+            rows = read_parquet(self._stored.place(file), [*_TOLD, "exchange_id", "ts"])
+            told_again = pc.is_in(rows["exchange_id"], value_set=exchanges)  # at another time, where a clock was set
+            rows = rows.filter(
+                pc.or_kleene(told_again, pc.greater_equal(rows["ts"], since))
+            )  # else a file that is gone told
             rows = rows.filter(pc.is_in(rows["frame_id"], value_set=pa.concat_arrays([*ids, _NO_IDS])))
             rows = rows.filter(pc.invert(pc.is_in(_told(rows), value_set=told)))
             found.update(zip(rows["frame_id"].to_pylist(), rows["response_frame_id"].to_pylist(), strict=True))
@@ -706,7 +716,7 @@ def _file_keys(captures: pa.Table) -> pa.ChunkedArray:
 
 def _told(requests: pa.Table) -> pa.Array:
     """What each row tells: the request, its response and its body."""
-    ids = [requests[name].fill_null(b"") for name in ("frame_id", "response_frame_id", "body_id")]
+    ids = [requests[name].fill_null(b"") for name in _TOLD]
     return pc.binary_join_element_wise(*ids, b"").combine_chunks()
 
 

@@ -77,6 +77,22 @@ def test_a_log_that_is_rotated_between_runs_is_the_whole(
     assert analyzed([first, second, last], out) == whole
 
 
+def test_what_a_rotated_log_told_stays_when_it_is_deleted(
+    cut: tuple[list[Path], tuple[list[tuple[Any, ...]], int]], tmp_path: Path
+) -> None:
+    """Its lines were told under a name that the next file has now."""
+    files, (whole, _lines) = cut
+    told = [file.read_bytes() for file in files]
+    log, out = tmp_path / "host" / "state-change.log", OutputDirectory(tmp_path / "out")
+    log.parent.mkdir()
+    for data in told:
+        if log.exists():
+            log.replace(f"{log}.1")
+        log.write_bytes(data)
+        found, _ = analyzed(list(log.parent.iterdir()), out)
+    assert {*whole} <= {*found}
+
+
 def test_logs_that_stand_in_others_count_once(
     cut: tuple[list[Path], tuple[list[tuple[Any, ...]], int]], tmp_path: Path
 ) -> None:
