@@ -175,7 +175,8 @@ def analyze(
         if plan.labels:
             job.relabel(plan.labels)
         if plan.parts:
-            job.add(plan.parts, cluster)
+            grown = {plan.known.recordings[part.recording].cluster for part in plan.parts}
+            job.add(plan.parts, grown.pop() if len(grown) == 1 else cluster)
         if plan.names_log or job.shows_kraft:
             job.run.notes = plan.notes
             if plan.log:

@@ -125,6 +125,7 @@ class PartToRead(NamedTuple):
         in_order: Whether it is read whole, behind those of the same place: a log, and a capture of a recorder whose
             clock was set, as only what was before it tells by how much.
         behind_ns: See ``Recording``; as far as it is known.
+        seen: The byte at which the file ended when it was read before.
     """
 
     recording: str
@@ -134,6 +135,7 @@ class PartToRead(NamedTuple):
     size: int
     in_order: bool = False
     behind_ns: int = 0
+    seen: int = 0
 
 
 class PartRead(NamedTuple):
@@ -263,7 +265,8 @@ class Known:
             if begin is not None:
                 in_order = known.place in self._set or _is_log(file, firsts.get(file, b""))
                 begin = 0 if in_order else begin
-                found.append(PartToRead(known.id, file, known.capture, begin, state[0], in_order, known.behind_ns))
+                behind_ns, seen = known.behind_ns, known.size
+                found.append(PartToRead(known.id, file, known.capture, begin, state[0], in_order, behind_ns, seen))
         return [*found, *self._beside(found)]
 
     def in_order(self, parts: Iterable[PartToRead], places: set[str]) -> list[PartToRead]:
@@ -593,11 +596,16 @@ def _read_part(
                 rest = reader.rest
         else:
             reader.begin_file(file_name(part.file))
-            for packets in read_tail(Tail(part.file, part.begin, part.size, goes_on=True), open_file, summary, stop):
+            tail_seen = Tail(part.file, part.begin, part.seen, goes_on=True)
+            begun = [
+                each for some in read_tail(tail_seen, open_file, CaptureSummary(file=summary.file)) for each in some
+            ]
+            for packets in read_tail(tail_seen._replace(size=part.size), open_file, summary, stop):
                 _add(rows, requests, reader.connections.packets(packets))
                 rest = packets if stands else []
                 if rows.full:
                     yield from rows.take()
+            summary.packets -= len(begun)  # the file ended within it, and it counted as far as it was there
             if not stands:
                 stop(0)
                 length = 0

@@ -9,6 +9,7 @@ import shutil
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.compute as pc
 import pytest
 from conftest import few
 from packets import Packet, enhanced, interface, pcap, read_pcap, section
@@ -382,6 +383,22 @@ def test_a_file_that_is_read_whole_again_as_it_grew_counts_once(
     (known,) = read(file)["captures"].to_pylist()
     assert row == known
     assert row["packets"] == count
+
+
+def test_what_a_file_grows_by_is_of_its_cluster_and_counts_once(
+    run: Callable[..., Run], out: Path, tmp_path: Path
+) -> None:
+    """It ends within a packet for a while."""
+    file = write(tmp_path / "control.pcap", SHORT)
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(pcap(SHORT[:250], LINK)) - 20])
+    run(file, cluster="east")
+    file.write_bytes(whole)
+    run(file)
+    (row,) = table_dataset(current_tables(out), "captures").to_table().to_pylist()
+    assert row["packets"] == len(SHORT)
+    for name in ("requests", "frames"):
+        assert pc.unique(table_dataset(current_tables(out), name).to_table()["cluster"]).to_pylist() == ["east"]
 
 
 def test_hosts_in_directories_that_are_called_as_clusters_stay_apart(
