@@ -20,7 +20,14 @@ from kproto.tables.writing import DATED
 from kproto.verdicts.derived import VIEWS
 from kproto.verdicts.found import facts_of_clusters
 from kproto.verdicts.history import CHANGES, TOLD, folded
-from kproto.verdicts.stale import EPOCH_COLUMNS, STALE_COLUMNS, STALE_REQUESTS, epochs_by_cluster, stale_rows
+from kproto.verdicts.stale import (
+    EPOCH_COLUMNS,
+    STALE_COLUMNS,
+    STALE_REQUESTS,
+    epochs_by_cluster,
+    stale_requests,
+    stale_rows,
+)
 from kproto.verdicts.states import BEING_DELETED
 
 if TYPE_CHECKING:
@@ -82,8 +89,10 @@ def derived_table(spark: SparkSession, tables: Place | str, name: str) -> DataFr
     if judge is not None:
         clusters = facts_of_clusters(resolved_reader(stored))
         return spark.createDataFrame(judge(clusters), spark_schema(VIEWS[name].schema))
-    frames = {each: read_table(spark, tables, each) for each in TABLES}
     resolution = resolution_of(stored)
+    if name == "stale_requests" and len(pc.unique(resolution.small("clocks")["reference"])) > 1:
+        return spark.createDataFrame(stale_requests(resolved_reader(stored)), spark_schema(STALE_REQUESTS))
+    frames = {each: read_table(spark, tables, each) for each in TABLES}
     if resolution.changes_rows:
         frames["requests"] = _resolved(frames["requests"], resolution)
     return _derived(spark, frames, name)

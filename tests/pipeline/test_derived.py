@@ -29,6 +29,7 @@ from kproto.query import ask_sql, open_tables
 from kproto.tables import read
 from kproto.verdicts.derived import VIEWS
 from kproto.verdicts.stale import STALE_COLUMNS, epochs_by_cluster, epochs_in
+from tests.hosts import by_host, recorded, servers_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +60,24 @@ def test_spark_and_duckdb_derive_the_same_rows(analyzed: Analyzed, spark: SparkS
     assert len(found) == len(wanted)
     assert wanted or name in ("missed_updates", "behind", "brokers_down", "leader_flaps")  # of these captures no row
     assert sorted(map(_key, found)) == sorted(map(_key, wanted))
+
+
+def test_an_epoch_of_a_host_whose_clock_cannot_be_compared_replaces_nobody_at_another(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    capture = next(path for path in CAPTURES if name_of(path) == "ibp-2.8-a")
+    first, *others = by_host(recorded(capture), servers_of(capture)).values()
+    paths = [first.write(tmp_path / "first.pcap", ahead_ns=600 * 10**9)]
+    for number, of in enumerate(others):
+        last = of._replace(packets=of.packets[-len(of.packets) // 8 :])
+        paths.append(last.write(tmp_path / f"host-{number}-last.pcap"))
+    out = OutputDirectory(tmp_path / "tables")
+    analyze(spark, [*map(str, paths)], out)
+    with open_tables(out.path) as sql:
+        assert len(ask_sql(sql, "SELECT DISTINCT reference FROM clocks").rows) > 1
+        wanted = ask_sql(sql, "SELECT frame_id, reason FROM stale_requests").rows
+    found = derived_table(spark, out.path, "stale_requests").select("frame_id", "reason").collect()
+    assert sorted((bytes(frame), reason) for frame, reason in found) == sorted(wanted)
 
 
 def test_frames_become_verdicts_where_they_are_wanted(spark: SparkSession, tmp_path: Path) -> None:
