@@ -593,16 +593,18 @@ class _Job:
         Those of files that were read ``again`` go.
         """
         changed = {*_file_keys(rows).to_pylist(), *again.to_pylist(), *("\0".join(each) for each in joiner.files)}
-        changed = pa.array(changed, pa.string())
+        changed, renamed = pa.array(changed, pa.string()), pa.array(joiner.connections, pa.binary())
         for file in sorted(without_logs(self._stored).paths("captures"), reverse=True):
             if self._stored.rows[file] > 2 * rows.num_rows:
-                keys = _file_keys(read_parquet(self._stored.place(file), ["capture", "file"]))
-                if not pc.any(pc.is_in(keys, value_set=changed)).as_py():
+                stored = read_parquet(self._stored.place(file), ["capture", "file", "losses"])
+                of_losses = pc.struct_field(pc.list_flatten(stored["losses"]), "conn_id")
+                found = (pc.is_in(_file_keys(stored), value_set=changed), pc.is_in(of_losses, value_set=renamed))
+                if not any(pc.any(each).as_py() for each in found):
                     continue
             stored = read_parquet(self._stored.place(file), rows.column_names)
             rows = pa.concat_tables([stored.filter(pc.invert(pc.is_in(_file_keys(stored), value_set=again))), rows])
             self._new.drop(file)
-        table = _joined_captures(merged_rows("captures", rows), joiner)
+        table = with_connections(_joined_captures(merged_rows("captures", rows), joiner), joiner.connections)
         late = pc.less(table["last_ts"].cast(pa.int64()), watermark_us)
         self._write("captures", table.filter(pc.invert(pc.fill_null(late, False))))
 

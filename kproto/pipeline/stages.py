@@ -285,6 +285,11 @@ def without_requests(tables: Mapping[str, pa.Table], ids: pa.Array) -> dict[str,
 
 def with_connections(table: pa.Table, connections: Mapping[bytes, bytes]) -> pa.Table:
     """Return rows with the ids of connections as the earliest recordings of these have them."""
+    if connections and "losses" in table.column_names:
+        losses = table["losses"].to_pylist()
+        for loss in chain.from_iterable(losses):
+            loss["conn_id"] = connections.get(loss["conn_id"], loss["conn_id"])
+        return with_column(table, "losses", pa.array(losses, table.schema.field("losses").type))
     if not connections or "conn_id" not in table.column_names:
         return table
     former = table["conn_id"]

@@ -401,6 +401,24 @@ def test_what_a_file_grows_by_is_of_its_cluster_and_counts_once(
         assert pc.unique(table_dataset(current_tables(out), name).to_table()["cluster"]).to_pylist() == ["east"]
 
 
+def test_losses_and_requests_name_a_connection_alike_wherever_files_cut_it(
+    run: Callable[..., Run], out: Path, tmp_path: Path
+) -> None:
+    _link, packets = read_pcap(next(path for path in CAPTURES if name_of(path) == "ibp-3.9-a-lossy"))
+    for number, some in enumerate(pieces(6, packets[:3000])):
+        run(write(tmp_path / f"{number}.pcap", some))
+    found = []
+    for tables in (current_tables(out), read(write(tmp_path / "whole" / "control.pcap", packets[:3000]))):
+        captures, frames = (
+            tables[name] if isinstance(tables, dict) else table_dataset(tables, name).to_table()
+            for name in ("captures", "frames")
+        )
+        known = set(frames["conn_id"].to_pylist())
+        losses = [loss for some in captures["losses"].to_pylist() for loss in some]
+        found.append(sorted((loss["kind"], loss["conn_id"] in known) for loss in losses))
+    assert found[0] == found[1]
+
+
 def test_hosts_in_directories_that_are_called_as_clusters_stay_apart(
     run: Callable[..., Run], out: Path, tmp_path: Path
 ) -> None:
