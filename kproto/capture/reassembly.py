@@ -306,6 +306,9 @@ _FAR: Final = 64 << 20
 _LINGER_NS: Final = 60_000_000_000
 """For how long late copies of a finished connection's segments open no new one, and an opening may be unanswered."""
 
+_MOST_HANDSHAKES: Final = 1024
+"""The most openings that are looked for in the next file, the newest: a flood of them would fill the tables."""
+
 _SAME_OPENING_NS: Final = 1_000_000_000
 """For how long after a connection's end its first sequence number is that of a copy of its opening. Linux uses a port
 again after a second; recordings may begin each connection with the same number."""
@@ -459,15 +462,16 @@ class Reassembler:
         return connection
 
     def handshakes(self, time_ns: int) -> list[TcpConnection]:
-        """The connections that were opened, at a time not in vain yet, and on which no data has passed."""
+        """The newest connections that were opened, at a time not in vain yet, and on which no data has passed."""
         every = dict.fromkeys(stream.connection for stream in self._streams.values())
-        return [
+        found = [
             each
             for each in every
             if each.client is not None
             and not any(end.offset for end in each.streams)
             and not (each.is_unanswered and time_ns > each.opened_ns + _LINGER_NS)
         ]
+        return found[-_MOST_HANDSHAKES:]
 
     def ignore(self, connection: TcpConnection) -> None:
         """Ignore a connection from now on: deliver and keep nothing more of it."""

@@ -420,3 +420,10 @@ def test_a_time_beyond_its_type_is_a_bad_input_in_pcapng() -> None:
     assert [(bad.offset, bad.bytes_skipped) for bad in summary.bad_inputs] == [
         (len(head) + len(make.enhanced(packets[0])), len(odd))
     ]
+
+
+def test_a_flood_of_openings_leaves_few_to_be_looked_for_in_the_next_file() -> None:
+    reader = CaptureReader()
+    openings = [make.tcp(("10.0.0.1", port), ("10.0.0.2", 9092), 1, 0, make.SYN) for port in range(1024, 9216)]
+    reader.feed(make.pcap([make.Packet(make.START_NS, each, len(each)) for each in openings], make.RAW))
+    assert len(reader.connections.endings()) == 1024
