@@ -20,11 +20,12 @@ _STATE: Final = ("controller_epoch", "leader_epoch", "partition_epoch", "leader"
 _BEING_DELETED: Final = -2
 
 
-def derived_rows(stored: Mapping[str, list[_Row]]) -> dict[str, list[_Row]]:
+def derived_rows(stored: Mapping[str, list[_Row]], clocks: Mapping[str, str]) -> dict[str, list[_Row]]:
     """Return the expected derived tables.
 
     Args:
         stored: The expected stored tables.
+        clocks: See ``expected_tables.expected_tables``.
 
     Returns:
         Table -> its rows, with the columns of ``expected_tables.EXPECTED``.
@@ -37,7 +38,7 @@ def derived_rows(stored: Mapping[str, list[_Row]]) -> dict[str, list[_Row]]:
         "changes": changes,
         "leadership": _leadership(changes),
         "isr_events": _isr_events(changes),
-        "stale_requests": _stale_requests(stored["requests"]),
+        "stale_requests": _stale_requests(stored["requests"], clocks),
         "propagation": _propagation(stored["requests"], stored["responses"]),
         "errors": _errors(stored["requests"], stored["partition_errors"]),
     }
@@ -160,11 +161,13 @@ def _isr_events(changes: Iterable[_Row]) -> list[_Row]:
     return rows
 
 
-def _stale_requests(requests: Iterable[_Row]) -> list[_Row]:
+def _stale_requests(requests: Iterable[_Row], clocks: Mapping[str, str]) -> list[_Row]:
     rows = []
-    newest: int | None = None  # the newest epoch that a broker has accepted
+    newest_by: dict[str | None, int] = {}  # clock -> the newest epoch that a broker has accepted
     for request in sorted(requests, key=_order):
         epoch, code = request["controller_epoch"], request["error_code"]
+        clock = clocks.get(request["capture"])
+        newest = newest_by.get(clock)
         regressed = newest is not None and epoch < newest
         if regressed or code == ErrorCode.STALE_CONTROLLER_EPOCH:
             rows.append(
@@ -179,7 +182,7 @@ def _stale_requests(requests: Iterable[_Row]) -> list[_Row]:
                 }
             )
         if code == 0:
-            newest = max(epoch, newest or 0)
+            newest_by[clock] = max(epoch, newest or 0)
     return rows
 
 

@@ -15,7 +15,7 @@ from kproto.generate.files import DEFAULT_MSS
 from kproto.generate.traffic import TrafficPlanner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from planned_frames import PlannedFrame
 
@@ -181,12 +181,15 @@ class _Stored:
             row["first_ts"] = min(row["first_ts"], ts)
 
 
-def expected_tables(fleet: PlannedFleet, *, per_host: bool = False, mss: int = DEFAULT_MSS) -> dict[str, pa.Table]:
+def expected_tables(
+    fleet: PlannedFleet, *, per_host: bool = False, mss: int = DEFAULT_MSS, clocks: Mapping[str, str] | None = None
+) -> dict[str, pa.Table]:
     """Return the expected tables of a fleet's captures. They are held in memory.
 
     Args:
         fleet: The fleet.
         per_host, mss: See ``write_captures``.
+        clocks: Capture -> the one with whose clock its own was compared; None: the order of all times is known.
 
     Returns:
         The tables of ``EXPECTED`` by name.
@@ -197,7 +200,7 @@ def expected_tables(fleet: PlannedFleet, *, per_host: bool = False, mss: int = D
         for exchange in step.exchanges:
             stored.add(*planner.record(exchange))
         planner.forget()
-    rows = {**stored.rows, **derived_rows(stored.rows)}
+    rows = {**stored.rows, **derived_rows(stored.rows, clocks or {})}
     return {name: pa.Table.from_pylist(rows[name], schema) for name, schema in EXPECTED.items()}
 
 

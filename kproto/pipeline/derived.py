@@ -20,14 +20,7 @@ from kproto.tables.writing import DATED
 from kproto.verdicts.derived import VIEWS
 from kproto.verdicts.found import facts_of_clusters
 from kproto.verdicts.history import CHANGES, TOLD, folded
-from kproto.verdicts.stale import (
-    EPOCH_COLUMNS,
-    STALE_COLUMNS,
-    STALE_REQUESTS,
-    epochs_by_cluster,
-    stale_requests,
-    stale_rows,
-)
+from kproto.verdicts.stale import EPOCH_COLUMNS, STALE_COLUMNS, STALE_REQUESTS, known_epochs, stale_rows
 from kproto.verdicts.states import BEING_DELETED
 
 if TYPE_CHECKING:
@@ -38,7 +31,7 @@ if TYPE_CHECKING:
     from kproto.tables.places import Place
     from kproto.tables.resolved import Resolution
     from kproto.verdicts.derived import Derived
-    from kproto.verdicts.epochs import Epochs
+    from kproto.verdicts.stale import KnownEpochs
 
 _OF_STATES: Final = (
     "changes", "leadership", "isr_events", "stale_requests", "spans", "partition_states_by_broker",
@@ -89,13 +82,11 @@ def derived_table(spark: SparkSession, tables: Place | str, name: str) -> DataFr
     if judge is not None:
         clusters = facts_of_clusters(resolved_reader(stored))
         return spark.createDataFrame(judge(clusters), spark_schema(VIEWS[name].schema))
-    resolution = resolution_of(stored)
-    if name == "stale_requests" and len(pc.unique(resolution.small("clocks")["reference"])) > 1:
-        return spark.createDataFrame(stale_requests(resolved_reader(stored)), spark_schema(STALE_REQUESTS))
     frames = {each: read_table(spark, tables, each) for each in TABLES}
+    resolution = resolution_of(stored)
     if resolution.changes_rows:
         frames["requests"] = _resolved(frames["requests"], resolution)
-    return _derived(spark, frames, name)
+    return _derived(spark, frames, name, resolution.small("clocks"))
 
 
 def _resolved(requests: DataFrame, resolution: Resolution) -> DataFrame:
@@ -129,7 +120,9 @@ def verdicts_of(name: str, requests: DataFrame, states: DataFrame) -> DataFrame:
     return _derived(requests.sparkSession, {"requests": requests, "partition_states": states}, name)
 
 
-def _derived(spark: SparkSession, frames: Mapping[str, DataFrame], name: str) -> DataFrame:
+def _derived(
+    spark: SparkSession, frames: Mapping[str, DataFrame], name: str, clocks: pa.Table | None = None
+) -> DataFrame:
     """A derived table of the stored ones that it needs, by name."""
     known = dict(frames)
 
@@ -143,7 +136,7 @@ def _derived(spark: SparkSession, frames: Mapping[str, DataFrame], name: str) ->
         elif each == "changes":
             frame = _changes(sql(_TOLD))
         elif each == name:
-            frame = _stale_requests(frames["requests"])
+            frame = _stale_requests(frames["requests"], clocks)
         else:
             continue
         if each == name:
@@ -199,19 +192,18 @@ def _folded(told: pa.Table) -> pa.Table:
     return pa.concat_tables(found)
 
 
-def _stale_requests(requests: DataFrame) -> DataFrame:
+def _stale_requests(requests: DataFrame, clocks: pa.Table | None) -> DataFrame:
     """The stale requests: tasks judge them by the epochs in all captures, which the driver collects before."""
     micros = F.unix_micros("ts")
-    known = requests.where("controller_id IS NOT NULL").groupBy(*EPOCH_COLUMNS)
-    found = known.agg(F.min(micros).alias("first"), F.max(micros).alias("last")).toArrow()
-    epochs = epochs_by_cluster(found)
+    sent = requests.where("controller_id IS NOT NULL").groupBy(*EPOCH_COLUMNS, "capture")
+    known = known_epochs([sent.agg(F.min(micros).alias("first"), F.max(micros).alias("last")).toArrow()], clocks)
 
     return requests.select(*STALE_COLUMNS).mapInArrow(
-        lambda batches: _stale(batches, epochs), spark_schema(STALE_REQUESTS)
+        lambda batches: _stale(batches, known, clocks), spark_schema(STALE_REQUESTS)
     )
 
 
-def _stale(batches: Iterable[pa.RecordBatch], epochs: Mapping[str, Epochs]) -> Iterator[pa.RecordBatch]:
+def _stale(batches: Iterable[pa.RecordBatch], known: KnownEpochs, clocks: pa.Table | None) -> Iterator[pa.RecordBatch]:
     """Yield those of each batch by themselves: a partition may hold more than memory does."""
     for batch in batches:
-        yield from table_of(stale_rows(pa.Table.from_batches([batch]), epochs), STALE_REQUESTS).to_batches()
+        yield from table_of(stale_rows(pa.Table.from_batches([batch]), known, clocks), STALE_REQUESTS).to_batches()

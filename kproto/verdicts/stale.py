@@ -16,7 +16,7 @@ from kproto.verdicts.epochs import Epochs
 from kproto.verdicts.states import FULL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from kproto.tables.stored import Reader
 
@@ -26,8 +26,11 @@ EPOCH_COLUMNS: Final = (
 )  # fmt: skip
 """The columns of ``requests`` that hold epochs, beside ``ts``."""
 
-STALE_COLUMNS: Final = (*EPOCH_COLUMNS, "frame_id", "ts", "broker_id")
+STALE_COLUMNS: Final = (*EPOCH_COLUMNS, "frame_id", "ts", "broker_id", "capture")
 """The columns of ``requests`` that ``stale_rows`` reads."""
+
+KnownEpochs = dict[str, dict[str, Epochs]]
+"""What requests show: by the point whose clock dates them, see ``by_clock``, and by cluster."""
 
 _END: Final = (1 << 63) - 1
 
@@ -100,25 +103,26 @@ def learn_epochs(epochs: Epochs, found: pa.Table) -> None:
         )  # fmt: skip
 
 
-def stale_rows(requests: pa.Table, epochs_of: Mapping[str, Epochs]) -> Iterator[tuple[Any, ...]]:
+def stale_rows(requests: pa.Table, known: KnownEpochs, clocks: pa.Table | None) -> Iterator[tuple[Any, ...]]:
     """Yield the stale requests among rows of ``requests``, as rows of ``STALE_REQUESTS``.
 
     Args:
         requests: With the columns ``STALE_COLUMNS``.
-        epochs_of: The epochs of each cluster whose controllers are known.
+        known: See ``known_epochs``.
+        clocks: See ``by_clock``.
     """
-    for cluster, epochs in epochs_of.items():
-        suspects = _suspects(requests.filter(pc.equal(requests["cluster"], cluster)), epochs)
-        for _, ip, port, controller_id, epoch, broker_epoch, error, api, kraft, _type, frame_id, ts, target in rows_of(
-            suspects, STALE_COLUMNS
-        ):
-            if api == ApiKey.FETCH:
-                continue
-            for found in epochs.stale(ts, (ip, port), epoch, broker_epoch, error, is_kraft_controller=bool(kraft)):
-                yield (
-                    frame_id, cluster, ts, target, controller_id, found.reason, found.zombie, found.seen_epoch,
-                    found.known_epoch, error,
-                )  # fmt: skip
+    for point, some in by_clock(requests, clocks):
+        for cluster, epochs in known[point].items():
+            suspects = _suspects(some.filter(pc.equal(some["cluster"], cluster)), epochs)
+            for row in rows_of(suspects, STALE_COLUMNS):
+                _, ip, port, controller_id, epoch, broker_epoch, error, api, kraft, _type, frame_id, ts, target, _ = row
+                if api == ApiKey.FETCH:
+                    continue
+                for found in epochs.stale(ts, (ip, port), epoch, broker_epoch, error, is_kraft_controller=bool(kraft)):
+                    yield (
+                        frame_id, cluster, ts, target, controller_id, found.reason, found.zombie, found.seen_epoch,
+                        found.known_epoch, error,
+                    )  # fmt: skip
 
 
 def _suspects(requests: pa.Table, epochs: Epochs) -> pa.Table:
@@ -151,31 +155,27 @@ def by_clock(requests: pa.Table, clocks: pa.Table | None) -> list[tuple[str, pa.
     return found
 
 
-def epochs_by_cluster(found: pa.Table) -> dict[str, Epochs]:
-    """Return the epochs of each cluster.
+def known_epochs(requests: Iterable[pa.Table], clocks: pa.Table | None) -> KnownEpochs:
+    """Return what the requests show by each clock.
 
     Args:
-        found: The result of ``epochs_in``, with the column ``cluster``.
+        requests: As ``epochs_in`` takes them, with the columns ``cluster`` and, as ``by_clock`` asks, ``capture``.
+        clocks: See ``by_clock``.
     """
-    epochs: dict[str, Epochs] = {}
-    for cluster in pc.unique(found["cluster"]).to_pylist():
-        epochs[cluster] = Epochs()
-        learn_epochs(epochs[cluster], found.filter(pc.equal(found["cluster"], cluster)))
-    return epochs
+    held: dict[str, list[pa.Table]] = defaultdict(list)
+    for table in requests:
+        for point, some in by_clock(table, clocks):
+            held[point] = [epochs_in([*held[point], some])]
+    known: KnownEpochs = {point: defaultdict(Epochs) for point in held}
+    for point, (found,) in held.items():
+        for cluster in pc.unique(found["cluster"]).to_pylist():
+            learn_epochs(known[point][cluster], found.filter(pc.equal(found["cluster"], cluster)))
+    return known
 
 
 def stale_requests(read: Reader) -> pa.Table:
     """Return the table ``STALE_REQUESTS`` of resolved rows."""
     clocks = pa.concat_tables(read("clocks", ("capture", "reference")))
-    held: dict[str, list[pa.Table]] = defaultdict(list)
-    for table in read("requests", (*EPOCH_COLUMNS, "ts", "capture")):
-        for point, some in by_clock(table, clocks):
-            held[point] = [epochs_in([*held[point], some])]
-    known = {point: epochs_by_cluster(found) for point, (found,) in held.items()}
-    rows = (
-        row
-        for table in read("requests", (*STALE_COLUMNS, "capture"))
-        for point, some in by_clock(table, clocks)
-        for row in stale_rows(some, known[point])
-    )
+    known = known_epochs(read("requests", (*EPOCH_COLUMNS, "ts", "capture")), clocks)
+    rows = (row for table in read("requests", STALE_COLUMNS) for row in stale_rows(table, known, clocks))
     return table_of(rows, STALE_REQUESTS)

@@ -28,7 +28,7 @@ from kproto.pipeline.parquet import spark_schema
 from kproto.query import ask_sql, open_tables
 from kproto.tables import read
 from kproto.verdicts.derived import VIEWS
-from kproto.verdicts.stale import STALE_COLUMNS, epochs_by_cluster, epochs_in
+from kproto.verdicts.stale import STALE_COLUMNS, known_epochs
 from tests.hosts import by_host, recorded, servers_of
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def test_stale_requests_are_judged_batch_by_batch() -> None:
     (batch,) = regressed.select(STALE_COLUMNS).combine_chunks().to_batches()
     pulled: list[int] = []
     batches = (pulled.append(n) or batch for n in range(3))  # type: ignore[func-returns-value]
-    found = _stale(batches, epochs_by_cluster(epochs_in([requests])))
+    found = _stale(batches, known_epochs([requests], None), None)
     assert next(found).num_rows
     assert len(pulled) == 1
 
