@@ -502,11 +502,11 @@ class _Job:
         """Return the stored requests of files that were read again of which they tell otherwise now, and responses."""
         if not len(again):
             return set()
-        columns = ["frame_id", "capture", "file"]
         read = small_table([each.path for each in pieces], "captures")
         labels = pc.list_element(pc.split_pattern(again, "\0"), 0)
         since = pc.min(read.filter(pc.is_in(read["capture"], value_set=labels))["first_ts"])
-        frames = [read_parquet(self._stored.place(file), columns) for file in self._stored.paths("frames")]
+        places = map(self._stored.place, self._stored.paths("frames"))
+        frames = (read_parquet(place, ["frame_id", "capture", "file"]) for place in places)
         ids = [each["frame_id"].filter(pc.is_in(_file_keys(each), value_set=again)).combine_chunks() for each in frames]
         staged = [batch for each in pieces for batch in read_staged(place_of(each.path), "requests")]
         requests = pa.Table.from_batches(staged)
@@ -514,10 +514,9 @@ class _Job:
         found: set[tuple[bytes, bytes | None]] = set()
         for file in self._stored.paths("requests"):
             rows = read_parquet(self._stored.place(file), [*_TOLD, "exchange_id", "ts"])
-            told_again = pc.is_in(rows["exchange_id"], value_set=exchanges)  # at another time, where a clock was set
-            rows = rows.filter(
-                pc.or_kleene(told_again, pc.greater_equal(rows["ts"], since))
-            )  # else a file that is gone told
+            # What is neither as late as what was read nor told again, at another time, is of a file that is gone.
+            told_again = pc.is_in(rows["exchange_id"], value_set=exchanges)
+            rows = rows.filter(pc.or_kleene(told_again, pc.greater_equal(rows["ts"], since)))
             rows = rows.filter(pc.is_in(rows["frame_id"], value_set=pa.concat_arrays([*ids, _NO_IDS])))
             rows = rows.filter(pc.invert(pc.is_in(_told(rows), value_set=told)))
             found.update(zip(rows["frame_id"].to_pylist(), rows["response_frame_id"].to_pylist(), strict=True))
