@@ -364,8 +364,17 @@ class Joiner:
     def places_set(self) -> set[str]:
         """Return the places where a connection goes on by a clock that was set meanwhile: to be read in order."""
         ends: dict[tuple[str, bytes], list[End]] = {}
+        behind = {(begin.part, begin.border.key): begin.guessed for begin in self.begins}
+        of_state = {(end.state, end.border.key): end for end in self.ends}
         for end in self.ends:
-            ends.setdefault((end.place, end.border.key), []).append(end)
+            key, former = end.border.key, end
+            for _ in range(_MOST_STATES):
+                if former.place != end.place or not (state := behind.get((former.part, key))):
+                    break
+                former = of_state.get((state, key), end._replace(place=""))
+            if former.place != end.place:  # it was read by another's clock
+                end = end._replace(state=end.part)
+            ends.setdefault((end.place, key), []).append(end)
         found: set[str] = set()
         for begin in self.begins:
             for end in ends.get((begin.place, begin.border.key), ()):
@@ -377,7 +386,7 @@ class Joiner:
     def _was_set(self, end: End, begin: Begin) -> bool:
         if end.border.time_ns - begin.border.time_ns > SET_NS:
             return True
-        state, told = self._state(end.part), False  # it may have been read behind another place's, by that one's clock
+        state, told = self._state(end.state), False
         with suppress(*_DAMAGES):
             told = state is not None and any(state.collector.was_set(*each) for each in self._first_segments(begin))
         return told
