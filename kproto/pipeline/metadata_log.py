@@ -296,7 +296,7 @@ def write_log(plan: LogPlan, directory: Place, filters: Filters, cluster: str, *
     labels = [plan.captures[file].capture for file in shown_by[:1]]
     labels += [table["capture"][0].as_py() for table in shown.values() if table.num_rows][:1]
     tables = tables_of_files(
-        plan.files, filters, traffic if shown_by else None, capture=labels[0] if labels else None, cluster=cluster,
+        plan.files, filters, traffic, capture=labels[0] if labels else None, cluster=cluster,
         live_from_us=live_from_us, known=known._replace(states=states),
     )  # fmt: skip
     tables |= {name: _with_shown(name, tables[name], former) for name, former in shown.items()}

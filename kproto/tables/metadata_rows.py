@@ -51,7 +51,7 @@ _BEING_DELETED: Final = -2
 def tables_of_files(
     files: LogFiles,
     filters: Filters,
-    traffic: MetadataTraffic | None = None,
+    traffic: MetadataTraffic,
     *,
     known: ShownLog | None = None,
     capture: str | None = None,
@@ -64,8 +64,8 @@ def tables_of_files(
 
     Args:
         files: The files of one cluster's log, of one node or of several.
-        traffic: What captures show of the same log.
         filters: The requests and states to keep.
+        traffic: What captures show of the same log.
         known: What stored tables know of the same log, see ``known_log``; its files may be gone since.
         capture: The capture point whose rows they become; None: one of its own.
         cluster: The declared cluster.
@@ -76,7 +76,7 @@ def tables_of_files(
         CaptureError: A file cannot be opened.
     """
     rows = _Rows(
-        read(files, None if traffic is None else traffic.shown(), known),
+        read(files, traffic.shown(), known),
         filters,
         capture or _name(files),
         cluster,
@@ -84,9 +84,6 @@ def tables_of_files(
         live_from_us,
     )
     folded = rows.fold()
-    if traffic is not None:
-        rows.deliveries(traffic)
-        rows.made |= traffic_rows(traffic, rows.changing, rows.clocks)
     schemas = TABLES | METADATA_TABLES
     made = {
         name: pa.Table.from_pylist([rows.of | row for row in listed], schemas[name])
@@ -181,14 +178,13 @@ class _Rows:
         filters: Filters,
         capture: str,
         cluster: str,
-        traffic: MetadataTraffic | None,
+        traffic: MetadataTraffic,
         live_from_us: int,
     ) -> None:
         self._log = log
         self._traffic = traffic
-        self._keeps_changing = traffic is not None and bool(traffic.admin.requests)
-        self.changing: list[LogRecord] = []
-        self.clocks = {} if traffic is None else controllers_clocks(traffic)
+        self._changing: list[LogRecord] = []
+        self._clocks = controllers_clocks(traffic)
         self._controller_starts: dict[int, list[int]] = defaultdict(list)
         self._incarnations: dict[int, bytes] = {}
         self._filters = filters
@@ -218,17 +214,18 @@ class _Rows:
         self._secret: set[bytes] = set()  # ids of batches with secrets
 
     def fold(self) -> FoldedLog:
-        """Fold the log, and make the rows of all tables but the deliveries."""
-        quorum = None if self._traffic is None else self._traffic.quorum
-        folded = fold(self._log, self._record, None if quorum is None else quorum.named(), self._took_effect)
-        if quorum is not None:
-            folded.members.add_traffic(quorum.fetches, quorum.described)
+        """Fold the log, and make the rows of all tables."""
+        quorum = self._traffic.quorum
+        folded = fold(self._log, self._record, quorum.named(), self._took_effect)
+        folded.members.add_traffic(quorum.fetches, quorum.described)
         for batch in folded.batches:
             self._batch(batch)
         self._brokers(folded)
         self._epochs(folded)
         self._members(folded)
         self._source(folded)
+        self._deliveries()
+        self.made |= traffic_rows(self._traffic, self._changing, self._clocks)
         return folded
 
     def known_batches(self, folded: FoldedLog) -> pa.Table:
@@ -334,13 +331,14 @@ class _Rows:
             node, begins_late = record.controller_id, self._log.batches and self._log.batches[0].base_offset > 0
             known = self._incarnations.get(node, b"" if begins_late else record.incarnation_id)
             if is_new and known != record.incarnation_id:
-                self._controller_starts[node].append(each.time_ms * 1_000_000 + self.clocks.get(each.epoch, 0))
+                self._controller_starts[node].append(each.time_ms * 1_000_000 + self._clocks.get(each.epoch, 0))
             self._incarnations[node] = record.incarnation_id
-        elif is_new and self._keeps_changing and isinstance(record, CHANGING):
-            self.changing.append(each)
+        elif is_new and self._traffic.admin.requests and isinstance(record, CHANGING):
+            self._changing.append(each)
 
-    def deliveries(self, traffic: MetadataTraffic) -> None:
+    def _deliveries(self) -> None:
         """Add the rows of ``metadata_deliveries``; batches of NoOpRecords alone are left out."""
+        traffic = self._traffic
         committed = [mark for _time_ns, mark in traffic.committed]
         applied = {broker: [offset for _time_ns, offset in steps] for broker, steps in traffic.applied.items()}
         for each in traffic.deliveries:
@@ -361,7 +359,7 @@ class _Rows:
     def _brokers(self, folded: FoldedLog) -> None:
         listed: dict[tuple[int, str, int], int] = {}
         traffic = self._traffic
-        told = None if traffic is None else TimesTold(traffic, self.clocks)
+        told = TimesTold(traffic, self._clocks)
         ends = {(before.broker_id, before.offset): after for before, after in _followed(folded.brokers)}
         for span in folded.brokers:
             for host, port in span.listeners:
@@ -378,9 +376,7 @@ class _Rows:
                         "valid_to": None if span.until_ms is None else _us(span.until_ms),
                         "why": span.why,
                         "log_offset": None if span.offset < 0 else span.offset,
-                        "evidence": None
-                        if traffic is None or told is None
-                        else traffic.heartbeats.evidence(
+                        "evidence": traffic.heartbeats.evidence(
                             span,
                             told.of(span),
                             told.end_of(span, ends.get((span.broker_id, span.offset))),
@@ -397,13 +393,12 @@ class _Rows:
         former = None
         for epoch in folded.epochs:
             change = {}
-            if self._traffic is not None:
-                found = self._traffic.quorum.change(former, epoch, self._controller_starts)
-                if found.led_ns is not None:
-                    change = {
-                        "served_ts": us(found.served_ns), "led_ts": us(found.led_ns), "candidates": found.candidates,
-                        "failed_elections": found.failed, "late_ts": us(found.late_ns), "why": found.why,
-                    }  # fmt: skip
+            found = self._traffic.quorum.change(former, epoch, self._controller_starts)
+            if found.led_ns is not None:
+                change = {
+                    "served_ts": us(found.served_ns), "led_ts": us(found.led_ns), "candidates": found.candidates,
+                    "failed_elections": found.failed, "late_ts": us(found.late_ns), "why": found.why,
+                }  # fmt: skip
             former = epoch
             self.made["quorum_epochs"].append(
                 {

@@ -177,10 +177,8 @@ def _of_log(
 
     files = logs[0] if logs else LogFiles()
     captures = [point for point in points if isinstance(point, CapturePoint)]
-    if not captures:
-        return tables_of_files(files, filters)
     traffic = read_traffic(captures, ports=filters.ports)
-    if not traffic.batches and not logs:
+    if captures and not traffic.batches and not logs:
         empty = {name: schema.empty_table() for name, schema in (TABLES | METADATA_TABLES).items()}
         return empty | {"bad_inputs": without_records(captures[0].files[0])}
     shown_by = next((point.name for point in captures if point.name in traffic.shown_by), None)
