@@ -191,7 +191,10 @@ def workers(captures: Path, sizes: list[int], number: int) -> dict[str, float]:
         figures |= {f"{name} wall": json.loads(done.stdout.splitlines()[-1])["analyze wall"], f"{name} whole": whole}
         started = time.monotonic()
         share = [capture] * (2 // count)
-        plain = [subprocess.Popen(["taskset", "-c", str(core), PYTHON, "-c", PLAIN, *share]) for core in cores[:count]]
+        plain = [
+            subprocess.Popen(["taskset", "-c", str(core), PYTHON, "-c", PLAIN, *share], stdout=subprocess.DEVNULL)
+            for core in cores[:count]
+        ]
         codes = [process.wait(1800) for process in plain]
         if any(codes):
             raise RuntimeError(f"{name} plain: a process failed")

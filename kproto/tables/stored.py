@@ -48,8 +48,8 @@ BESIDE: Final = ("brokers-", "edges-")
 """The first parts of the names of the files beside the tables, which the manifest lists too: facts about brokers, and
 what is read on where connections go on in another recording."""
 
-SCHEMA: Final = 9
-"""The version of the tables' columns and of the manifest."""
+SCHEMA: Final = 10
+"""The version of the tables' columns, of the manifest, and of the readers' states beside the tables."""
 
 _STORED: Final = TABLES | METADATA_TABLES | KNOWN
 """The tables that may be stored, by name."""
