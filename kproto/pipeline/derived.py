@@ -13,7 +13,7 @@ from kproto.errors import ConfigurationError
 from kproto.pipeline.parquet import parquet_rows, spark_schema
 from kproto.tables.arrays import table_of
 from kproto.tables.places import place_of
-from kproto.tables.resolved import resolution_of, resolved_reader
+from kproto.tables.resolved import Survey, resolved_reader
 from kproto.tables.schemas import METADATA_TABLES, TABLES
 from kproto.tables.stored import current_tables, reader_of
 from kproto.tables.writing import DATED
@@ -83,7 +83,7 @@ def derived_table(spark: SparkSession, tables: Place | str, name: str) -> DataFr
         clusters = facts_of_clusters(resolved_reader(stored))
         return spark.createDataFrame(judge(clusters), spark_schema(VIEWS[name].schema))
     frames = {each: read_table(spark, tables, each) for each in TABLES}
-    resolution = resolution_of(stored)
+    resolution = Survey(stored).resolution()
     if resolution.changes_rows:
         frames["requests"] = _resolved(frames["requests"], resolution)
     return _derived(spark, frames, name, resolution.small("clocks"))

@@ -239,30 +239,26 @@ class Resolution:
         return table_of(rows[name], _SMALL[name])
 
     def requests(self, rows: pa.Table) -> pa.Table:
-        """Return resolved rows of ``requests``, with the columns ``NODE`` and those that tell of what is resolved."""
+        """Return resolved rows of ``requests``, with the columns ``NODE``, ``cluster`` and ``controller_id``."""
         if len(self.repeated):
             rows = rows.filter(pc.invert(pc.is_in(rows["frame_id"], value_set=self.repeated)))
         if self._differs:
             rows = on_common_clock(rows, rows["capture"], self.clocks, _TIMES)
-        if self._broker_ids and "broker_id" in rows.column_names:
-            given = self._broker_ids
-            ids = [given.get((ip, port), broker) for ip, port, broker in rows_of(rows, (*NODE[1:], "broker_id"))]
-            rows = with_column(rows, "broker_id", pa.array(ids, pa.int32()))
         rows = self._with_cluster(rows, [rows[name] for name in NODE])
-        if self._brokers and {"broker_id", "cluster"} <= set(rows.column_names):
-            known = self._brokers
-            ids = [
-                known.get((cluster, ip, port)) if broker is None else broker
+        given, known = self._broker_ids, self._brokers
+        if (given or known) and "broker_id" in rows.column_names:
+            ids = (
+                given.get((ip, port), known.get((cluster, ip, port)) if broker is None else broker)
                 for cluster, ip, port, broker in rows_of(rows, ("cluster", *NODE[1:], "broker_id"))
-            ]
+            )
             rows = with_column(rows, "broker_id", pa.array(ids, pa.int32()))
-        if self._of_kraft and {_OF_KRAFT, "controller_id", "cluster"} <= set(rows.column_names):
-            modes = [
+        if self._of_kraft and _OF_KRAFT in rows.column_names:
+            modes = (
                 is_kraft or (port == 0 and (cluster, controller) in self._of_kraft)
                 for is_kraft, port, cluster, controller in rows_of(
                     rows, (_OF_KRAFT, "server_port", "cluster", "controller_id")
                 )
-            ]
+            )
             rows = with_column(rows, _OF_KRAFT, pa.array(modes, pa.bool_()))
         return rows
 
@@ -308,7 +304,7 @@ class Resolution:
             return rows
         if self._differs:
             rows = on_common_clock(rows, rows["capture"], self.clocks, _TIMES)
-        if name == "frames":
+        if name == "frames" and "cluster" in rows.column_names:
             flow = rows["flow"]
             asked = pc.equal(rows["direction"], "request")
             ends = [
@@ -333,8 +329,6 @@ class Resolution:
         return found
 
     def _with_cluster(self, rows: pa.Table, node: Sequence[Any]) -> pa.Table:
-        if "cluster" not in rows.column_names:
-            return rows
         if self._one is not None:
             return with_column(rows, "cluster", pa.repeat(pa.scalar(self._one, pa.string()), rows.num_rows))
         keys = pa.table(dict(zip(NODE, node, strict=True)))
@@ -342,16 +336,11 @@ class Resolution:
         return with_column(rows, "cluster", pa.array(found, pa.string()))
 
 
-def resolution_of(read: Reader, broker_ids: Mapping[tuple[str, int], int] | None = None) -> Resolution:
-    """Survey tables by what reads their rows as they are stored; for ``broker_ids`` see ``resolved_reader``."""
-    return Survey(read, broker_ids).resolution()
-
-
 def _resolution_of(
     pieces: Iterable[Mapping[str, pa.Table]], broker_ids: Mapping[tuple[str, int], int] | None
 ) -> Resolution:
     held = [{name: piece[name] for name in _ASKED} for piece in pieces]
-    return resolution_of(lambda name, columns: [piece[name].select(columns) for piece in held], broker_ids)
+    return Survey(lambda name, columns: [piece[name].select(columns) for piece in held], broker_ids).resolution()
 
 
 def resolution_of_captures(points: Sequence[str | CapturePoint], filters: Filters) -> Resolution:
@@ -383,7 +372,7 @@ def resolved_reader(
 
     @cache
     def resolution() -> Resolution:
-        found = resolution_of(read, broker_ids)
+        found = Survey(read, broker_ids).resolution()
         if cluster is not None:
             check_cluster(cluster, found.names)
         return found
