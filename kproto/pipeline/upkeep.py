@@ -141,7 +141,7 @@ def compact(out: OutputDirectory) -> tuple[int, int]:
 def _groups(stored: StoredTables) -> list[list[str]]:
     """The files to join: of one table, day, kind and cluster, of about ``_COMPACT_BYTES`` together; one alone stays."""
     groups: list[list[str]] = []
-    sizes: dict[tuple[str, ...], tuple[int, list[str]]] = {}
+    sizes: dict[tuple[object, ...], tuple[int, list[str]]] = {}
     for file in stored.rows:
         if file.partition("/")[0] in KNOWN:
             continue
@@ -156,15 +156,17 @@ def _groups(stored: StoredTables) -> list[list[str]]:
     return groups
 
 
-def _clusters(file: Place) -> tuple[str, ...]:
-    """The first and the last cluster of a file's rows, by its footer: readers skip files without their cluster."""
+def _clusters(file: Place) -> tuple[bytes, ...]:
+    """The first and the last cluster of a file's rows, if its footer says: readers skip files without their cluster."""
     path, files = arrow_path(file)
     footer = pq.read_metadata(path, filesystem=files)
     names = footer.schema.names
     if "cluster" not in names or not footer.num_rows:
         return ()
     of_groups = [footer.row_group(n).column(names.index("cluster")).statistics for n in range(footer.num_row_groups)]
-    return min(each.min for each in of_groups), max(each.max for each in of_groups)
+    if not all(each is not None and each.has_min_max for each in of_groups):
+        return ()
+    return min(each.min_raw for each in of_groups), max(each.max_raw for each in of_groups)
 
 
 def _day(file: str) -> str:

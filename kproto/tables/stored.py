@@ -320,6 +320,7 @@ def stored_pieces(stored: StoredTables, columns: Mapping[str, Sequence[str]]) ->
     for file in stored.files("partition_states"):
         with opened_parquet(file) as opened:
             for batch in opened.iter_batches(_BATCH_ROWS, columns=list(columns["partition_states"])):
+                batch.validate(full=True)
                 yield {"partition_states": pa.Table.from_batches([batch])}
 
 
@@ -353,6 +354,7 @@ def reader_of(source: StoredTables | Mapping[str, pa.Table]) -> Reader:
         yield _STORED[name].empty_table().select(columns)  # of a table without rows there is no batch
         try:
             for batch in table_dataset(source, name).to_batches(columns=list(columns)):
+                batch.validate(full=True)
                 yield pa.Table.from_batches([batch])
         except (pa.ArrowException, OSError) as e:
             raise ConfigurationError(f"the tables cannot be read: {_said(e)}") from None
@@ -382,10 +384,11 @@ def read_parquet(file: Place, columns: Sequence[str] | None = None) -> pa.Table:
     """Return the rows of a Parquet file, of some columns in their order, or all.
 
     Raises:
-        pa.ArrowException: See ``opened_parquet``.
+        pa.ArrowException: See ``opened_parquet``; or a text is not UTF-8, which Parquet's reader does not check.
     """
     with opened_parquet(file) as opened:
         table = opened.read(columns=columns)
+    table.validate(full=True)
     return table if columns is None else table.select(columns)
 
 

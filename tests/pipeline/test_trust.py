@@ -31,7 +31,7 @@ from kproto.tables.joining import Begin, End, border_rows, borders_of
 from kproto.tables.known import KnownTable
 from kproto.tables.recordings import Recording
 from kproto.tables.schemas import KNOWN
-from kproto.tables.stored import checked_run, current_tables, read_parquet, table_dataset
+from kproto.tables.stored import checked_run, current_tables, read_parquet, reader_of, stored_pieces, table_dataset
 
 Change = dict[str, Any]
 
@@ -228,6 +228,33 @@ def test_a_column_of_another_type_is_an_error_of_one_short_line(name: str, colum
             with pytest.raises(ConfigurationError, match=f"has a column {column} of another type") as caught:
                 work()
             assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("partition_states", "topic"), ("captures", "file"), ("requests", "cluster")]
+)
+def test_a_text_that_is_not_utf_8_is_an_error_of_one_line(name: str, column: str, tables: Path) -> None:
+    stored = current_tables(tables)
+    for file in stored.files(name):
+        table = pq.read_table(file, partitioning=None)
+        texts = pa.array([b"\xff\xfe"] * table.num_rows, pa.binary()).view(pa.string())
+        pq.write_table(table.set_column(table.schema.get_field_index(column), table.schema.field(column), texts), file)
+    columns = {name: [column]}
+    for work in (
+        lambda: read_parquet(file), lambda: list(reader_of(stored)(name, [column])),
+        lambda: list(stored_pieces(stored, columns)), lambda: compact(OutputDirectory(tables)),
+    ):  # fmt: skip
+        with pytest.raises((ConfigurationError, pa.ArrowInvalid), match="UTF8") as caught:
+            work()
+        assert "\n" not in str(caught.value)
+
+
+def test_files_without_statistics_are_joined(tables: Path) -> None:
+    for file in current_tables(tables).files("frames"):
+        pq.write_table(pq.read_table(file, partitioning=None), file, write_statistics=False)
+    rows = current_tables(tables).counts()
+    compact(OutputDirectory(tables))
+    assert current_tables(tables).counts() == rows
 
 
 VALUES = [
