@@ -23,6 +23,7 @@ from kproto.metadata_log.batches import RecordBatch, stored_batch
 from kproto.metadata_log.files import ShownLog, read, snapshot_of
 from kproto.metadata_log.finding import SNAPSHOT
 from kproto.metadata_log.folding import fold, is_whole
+from kproto.metadata_log.image import FoldedPartition
 from kproto.metadata_log.records import NoOpRecord, RegisterControllerRecord
 from kproto.metadata_log.secrets import stored_bytes, without_secrets
 from kproto.tables.arrays import TableBuilder, plain_text
@@ -45,7 +46,7 @@ FORMAT: Final = "metadata log"
 """The ``format`` of a metadata log in the table ``captures``."""
 
 _TABLES: Final = "the stored tables"
-_BEING_DELETED: Final = -2
+_BEING_DELETED: Final = FoldedPartition(-2, 0, 0, (), (), None, None, None, None, None)
 
 
 def tables_of_files(
@@ -193,9 +194,7 @@ class _Rows:
         self._live_from_us = live_from_us
         self._lists_live = not live_from_us  # before, brokers of ZooKeeper may still be about to register
         self._batch_ids: dict[tuple[int, int], bytes] = {}
-        self.made: dict[str, list[dict[str, Any]]] = {
-            name: [] for name in ("brokers", "live_brokers", "captures", "bad_inputs", "broker_states", "quorum_epochs")
-        }
+        self.made: dict[str, list[dict[str, Any]]] = defaultdict(list)
         fetch = {"api_key": ApiKey.FETCH}
         request = {
             "conn_id": _CONNECTION, "api_version": 0, "correlation_id": 0, "client_id": "",
@@ -278,20 +277,14 @@ class _Rows:
         self.large["bodies"].add(batch.batch_id)
 
     def _state(self, batch: FoldedBatch, state: FoldedState) -> None:
-        known = state.state
+        known = state.state or _BEING_DELETED
         epoch = batch.epoch if state.is_decided and batch.epoch is not None else NO_EPOCH
-        topic = plain_text(state.topic or "")
-        if known is None:
-            self.large["partition_states"].add(
-                batch.batch_id, topic, state.topic_id, state.partition, epoch, False, _BEING_DELETED, 0, 0, (), (),
-                None, None, None, None, False,
-            )  # fmt: skip
-            return
+        is_new = state.state is not None and state.former is None and state.is_decided
         recovering = None if known.recovering is None else int(known.recovering)
         self.large["partition_states"].add(
-            batch.batch_id, topic, state.topic_id, state.partition, epoch,
-            state.former is None and state.is_decided, known.leader, known.leader_epoch, known.partition_epoch,
-            known.isr, known.replicas or (), known.adding, known.removing, recovering, known.elr, state.is_unclean,
+            batch.batch_id, plain_text(state.topic or ""), state.topic_id, state.partition, epoch, is_new, known.leader,
+            known.leader_epoch, known.partition_epoch, known.isr, known.replicas or (), known.adding, known.removing,
+            recovering, known.elr, state.is_unclean,
         )  # fmt: skip
 
     def _live_id(self, ts: int) -> bytes | None:
