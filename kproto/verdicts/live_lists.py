@@ -37,7 +37,7 @@ class LiveLists(Generic[Live]):
 
     def __init__(self) -> None:
         self._past: list[tuple[int, Live]] = []  # the changes of controllers that were replaced
-        self._reign = False, -1
+        self._reign = False, -1 << 31  # whatever epoch a packet claims, its list counts
         self._begin()
 
     def _begin(self) -> None:
