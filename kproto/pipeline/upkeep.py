@@ -100,7 +100,7 @@ def expire(out: OutputDirectory, before: datetime) -> dict[str, int]:
         files, left = (
             set(whole_table(tables, "captures", ["file"])["file"].to_pylist()) for tables in (stored, new.tables)
         )
-        gone = pa.array(sorted(files - left), pa.string())
+        gone = pa.array(list(files - left), pa.string())
         for file in stored.paths("bad_inputs"):
             new.narrow(file, "file", lambda names: pc.invert(pc.is_in(names, value_set=gone)))
         borders = KnownTable(stored, "known_borders").all()

@@ -11,10 +11,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kproto.errors import ConfigurationError
@@ -68,6 +69,11 @@ _MOST_UNPACKED: Final = 1000
 """The most that a file of more than ``_MUCH`` unpacked bytes may have of them for each of its own."""
 
 _MUCH: Final = 64 << 20
+
+_FIRST_US, _LAST_US = (
+    (datetime.fromisoformat(f"{day}Z") - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
+    for day in ("0001-01-01T00:00:00", "9999-12-31T23:59:59")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,11 +361,25 @@ def reader_of(source: StoredTables | Mapping[str, pa.Table]) -> Reader:
         try:
             for batch in table_dataset(source, name).to_batches(columns=list(columns)):
                 batch.validate(full=True)
+                if any(map(_is_beyond_years, batch.columns)):
+                    raise pa.ArrowInvalid(f"{name} has a time outside the years 1 to 9999")
                 yield pa.Table.from_batches([batch])
         except (pa.ArrowException, OSError) as e:
             raise ConfigurationError(f"the tables cannot be read: {_said(e)}") from None
 
     return read
+
+
+def _is_beyond_years(values: pa.Array) -> bool:
+    """Whether a time, which may be in a list or struct, is one that Python's ``datetime`` cannot hold."""
+    if pa.types.is_list(values.type):
+        return _is_beyond_years(values.flatten())
+    if pa.types.is_struct(values.type):
+        return any(map(_is_beyond_years, values.flatten()))
+    if not pa.types.is_timestamp(values.type):
+        return False
+    first, last = pc.min_max(values.view(pa.int64())).as_py().values()
+    return first is not None and not _FIRST_US <= first <= last <= _LAST_US
 
 
 @contextmanager

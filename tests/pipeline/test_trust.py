@@ -257,6 +257,30 @@ def test_files_without_statistics_are_joined(tables: Path) -> None:
     assert current_tables(tables).counts() == rows
 
 
+@pytest.mark.parametrize("us", [-(1 << 63), (1 << 63) - 1, 253_402_300_800_000_000])
+@pytest.mark.parametrize("name", few(["captures", "requests", "frames"], 2))
+def test_a_time_beyond_the_years_is_an_error_of_one_line(name: str, us: int, tables: Path) -> None:
+    file = current_tables(tables).files(name)[0]
+    table = pq.read_table(file, partitioning=None)
+    for place, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            times = pa.array([us] * table.num_rows).cast(field.type, safe=False)
+            pq.write_table(table.set_column(place, field, times), file)
+            with pytest.raises(ConfigurationError, match="has a time outside the years") as caught:
+                list(reader_of(current_tables(tables))(name, [field.name]))
+            assert "\n" not in str(caught.value)
+
+
+def test_captures_without_a_files_name_expire(tables: Path) -> None:
+    """Names that kproto did not write are compared with none."""
+    file = current_tables(tables).files("captures")[0]
+    table = pq.read_table(file, partitioning=None)
+    place = table.schema.get_field_index("file")
+    pq.write_table(table.set_column(place, table.schema.field(place), pa.nulls(table.num_rows, pa.string())), file)
+    expire(OutputDirectory(tables), datetime(2100, 1, 1, tzinfo=UTC))
+    assert current_tables(tables).counts()["captures"] == 0
+
+
 VALUES = [
     None, True, -1, 1 << 64, 10**400, 0.5, float("nan"), float("inf"), "", "..", "../../../precious", "/etc/passwd",
     "x" * 10_000, "a\0", "\ud800", "a\nb", [], [[1]], {"a": 1}, "2026-13-01", [None] * 3,
