@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 from led_cluster import LedCluster
 from real_brokers import IS_LONG, eventually
 from real_clients import Clients
@@ -50,6 +50,12 @@ def disturb(led: LedCluster) -> None:
         time.sleep(5)  # the clients work under the new controller
 
 
+def knows_topics(address: str) -> bool:
+    """Whether a broker has been told of all topics."""
+    found = AdminClient({"bootstrap.servers": address}).list_topics(timeout=60).topics
+    return all(topic in found and len(found[topic].partitions) == 3 for topic in TOPICS)
+
+
 def test_no_client_meets_a_fatal_error(kafka_jars: Path, tmp_path: Path) -> None:
     options = ("--prop", "offsets.topic.replication.factor=3", "--prop", "transaction.state.log.replication.factor=3",
                "--prop", "transaction.state.log.min.isr=1", "--prop", "min.insync.replicas=2")  # fmt: skip
@@ -60,6 +66,9 @@ def test_no_client_meets_a_fatal_error(kafka_jars: Path, tmp_path: Path) -> None
         for future in admin.create_topics([NewTopic(topic, 3, 3) for topic in TOPICS]).values():
             future.result(60)
         eventually(lambda: all(led.is_in_sync(topic, 3, {0, 1, 2}) for topic in TOPICS))
+        # Followers cannot fetch before; and a leader without followers refuses a new producer's first batch, but takes
+        # the second one if it has followers then: so Kafka does, and the first is refused for good.
+        eventually(lambda: all(map(knows_topics, led.bootstrap.split(","))))
         java = [
             "java",
             "-XX:+UseSerialGC",
