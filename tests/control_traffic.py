@@ -44,11 +44,15 @@ def control_requests(path: Path) -> list[ControlRequest]:
     """The answered control requests of a file, in their order; none of a file that has nothing in it yet."""
     if not path.exists() or not path.stat().st_size:
         return []
+    found = [e for e in exchanges(path) if e.request is not None and e.response is not None]
+    for at in range(1, len(found)):  # a log has milliseconds: ids tell the order of requests that were quicker
+        before, this = found[at - 1 : at + 1]
+        if this.client == before.client and this.correlation_id == before.correlation_id - 1:
+            found[at - 1], found[at] = this, before
     return [
         ControlRequest(
             e.time, e.server.port, e.client, api_name(e.api_key), e.api_version,
             e.request_message.to_json(e.api_version),
         )
-        for e in exchanges(path)
-        if e.request is not None and e.response is not None
+        for e in found
     ]  # fmt: skip
