@@ -225,10 +225,9 @@ def is_plain_name(name: object) -> bool:
     return isinstance(name, str) and len(name) < 256 and _NAME.fullmatch(name) is not None
 
 
-def _is_run(name: str) -> bool:
+def _is_run(name: object) -> bool:
     """Whether a manifest names a directory among the runs: files there, and nowhere else, are kproto's to remove."""
-    runs, _slash, run = name.partition("/")
-    return runs == RUNS and is_plain_name(run)
+    return isinstance(name, str) and name.startswith(f"{RUNS}/") and is_plain_name(name.removeprefix(f"{RUNS}/"))
 
 
 def _is_file_of_a_table(file: str) -> bool:
@@ -275,18 +274,17 @@ def read_facts(tables: Place) -> dict[str, Any]:
     require_no_link(tables / MANIFEST, tables)
     try:
         facts = json.loads(read_whole(_manifest(tables)))
-        assert isinstance(facts["run"], str)
-        assert _is_run(facts["run"])
     except (FileNotFoundError, NotADirectoryError):
         raise ConfigurationError(_no_tables(tables)) from None
-    except (ValueError, TypeError, KeyError, AssertionError, RecursionError) as e:
+    except (ValueError, RecursionError) as e:
         if isinstance(e, ConfigurationError):
             raise
         raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto ({type(e).__name__}: {e})") from None
     except OSError:
         with explained(tables / MANIFEST):
             raise
-    assert isinstance(facts, dict)
+    if not isinstance(facts, dict) or not _is_run(facts.get("run")):
+        raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto (it names no run)")
     return facts
 
 

@@ -76,12 +76,14 @@ NAMES = [
     "requests/date=../part.parquet", "requests", "", "requests/a\0b.parquet",
 ]  # fmt: skip
 
+RUNS: list[object] = [
+    "..", "kproto-runs/..", "kproto-runs/../..", "/tmp", "kproto-runs", "kproto-runs/1/..", "other/1",
+    "kproto-runs/a\nb", "x" * 10_000, None, 7, ["kproto-runs/1"],
+]  # fmt: skip
+
 ATTACKS: dict[str, Callable[[Change], object]] = {
     **{f"files {name!r}": lambda facts, name=name: renamed(facts, name) for name in NAMES},  # type: ignore[misc]
-    **{
-        f"run {name!r}": lambda facts, name=name: facts.update(run=name)  # type: ignore[misc]
-        for name in ("..", "kproto-runs/..", "kproto-runs/../..", "/tmp", "kproto-runs", "kproto-runs/1/..", "other/1")
-    },
+    **{f"run {name!r:.40}": lambda facts, name=name: facts.update(run=name) for name in RUNS},  # type: ignore[misc]
     "files beside the tables": lambda facts: facts.update(beside=["../../../precious"]),
     "a table beside the tables": lambda facts: facts.update(beside=["requests"]),
     "no list beside the tables": lambda facts: facts.update(beside={"a": 1}),
@@ -104,8 +106,10 @@ def test_a_manifest_that_names_files_elsewhere_is_refused(attack: str, tables: P
     change(tables, ATTACKS[attack])
     before = sorted(str(path) for path in tables.rglob("*"))
     for work in (compact, lambda out: expire(out, datetime(2100, 1, 1, tzinfo=UTC)), lambda out: roll_up(out.path)):
-        with pytest.raises(ConfigurationError, match="no manifest of kproto"):
+        with pytest.raises(ConfigurationError, match="no manifest of kproto") as caught:
             work(OutputDirectory(tables))
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 2000
     assert precious.read_text() == "mine"
     assert sorted(str(path) for path in tables.rglob("*")) == before
 
