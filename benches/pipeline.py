@@ -25,7 +25,7 @@ from pathlib import Path
 
 from figures import Goal, finish, options_of
 from measure import machine
-from pipeline_input import write_capture
+from pipeline_input import rotate, write_capture
 from processes import cost_of
 from standalone_spark import standalone
 
@@ -38,6 +38,8 @@ MANY = 10_000
 MANY_BYTES = 28_000
 MANY_PARTITIONS = 50
 WORKER_MEMORY = "1g"
+ROTATED = 8
+"""The number of files into which a rotated capture is cut."""
 
 BARE = """
 import sys
@@ -114,6 +116,7 @@ def goals(sizes: list[int]) -> list[Goal]:
             at_least=True,
         ),
         Goal("workers", "the same with Spark's start", distinct, "s", "one whole", "two whole", "by two"),
+        Goal("workers", f"the same in {ROTATED} rotated files", distinct, "s", "one files", "two files", "by two"),
         Goal("workers", "plain processes that share nothing, one", distinct, "s", "one plain", "two plain", "by two"),
     ]  # fmt: skip
     return [
@@ -174,23 +177,22 @@ def sharing(captures: Path, sizes: list[int], number: int) -> dict[str, float]:
 
 
 def workers(captures: Path, sizes: list[int], number: int) -> dict[str, float]:
-    """One large capture, by one worker of one core and by two, in turns first; and read twice by plain processes."""
+    """One large capture, whole and in rotated files, by one worker of one core and by two, in turns first; and read
+    twice by plain processes.
+    """
     figures: dict[str, float] = {}
     cores = sorted(os.sched_getaffinity(0))
-    capture = str(captures / f"distinct-{sizes[0]}.pcap")
+    capture = captures / f"distinct-{sizes[0]}.pcap"
+    rotated = captures / "rotated"
+    if not rotated.exists():
+        rotated.mkdir()
+        rotate(capture, rotated, ROTATED)
     for name, count in (("one", 1), ("two", 2))[:: -1 if number % 2 else 1]:
-        with tempfile.TemporaryDirectory(dir=captures) as directory:
-            pinned = cores[:count] if len(cores) >= count else None
-            with standalone(Path(directory), workers=count, memory=WORKER_MEMORY, cores=pinned) as master:
-                command = [PYTHON, str(HERE / "pipeline_product.py"), "whole", capture, "--master", master]
-                started = time.monotonic()
-                done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
-                whole = time.monotonic() - started
-        if done.returncode:
-            raise RuntimeError(f"{name} worker: {done.stderr[-1000:]}")
-        figures |= {f"{name} wall": json.loads(done.stdout.splitlines()[-1])["analyze wall"], f"{name} whole": whole}
+        pinned = cores[:count] if len(cores) >= count else None
+        for said, whole, named in (("wall", "whole", capture), ("files", "files whole", rotated)):
+            figures[f"{name} {said}"], figures[f"{name} {whole}"] = _by_workers(named, count, pinned)
         started = time.monotonic()
-        share = [capture] * (2 // count)
+        share = [str(capture)] * (2 // count)
         plain = [
             subprocess.Popen(["taskset", "-c", str(core), PYTHON, "-c", PLAIN, *share], stdout=subprocess.DEVNULL)
             for core in cores[:count]
@@ -200,6 +202,21 @@ def workers(captures: Path, sizes: list[int], number: int) -> dict[str, float]:
             raise RuntimeError(f"{name} plain: a process failed")
         figures[f"{name} plain"] = time.monotonic() - started
     return figures
+
+
+def _by_workers(captures: Path, count: int, cores: list[int] | None) -> tuple[float, float]:
+    """Seconds that ``analyze`` takes on a standalone cluster of workers, and those of its whole process."""
+    with (
+        tempfile.TemporaryDirectory(dir=captures.parent) as directory,
+        standalone(Path(directory), workers=count, memory=WORKER_MEMORY, cores=cores) as master,
+    ):
+        command = [PYTHON, str(HERE / "pipeline_product.py"), "whole", str(captures), "--master", master]
+        started = time.monotonic()
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
+        whole = time.monotonic() - started
+    if done.returncode:
+        raise RuntimeError(f"{captures.name} by {count}: {done.stderr[-1000:]}")
+    return json.loads(done.stdout.splitlines()[-1])["analyze wall"], whole
 
 
 def growth(captures: Path, sizes: list[int], _number: int) -> dict[str, float]:

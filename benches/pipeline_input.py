@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-__all__ = ["PARTITIONS", "START_NS", "Connection", "write_capture"]
+__all__ = ["PARTITIONS", "START_NS", "Connection", "rotate", "write_capture"]
 
 PARTITIONS = 1000
 _TOPICS = 50
@@ -73,6 +73,18 @@ def write_capture(
                 number += 1
             rows += sum(partitions for _api_key, _body, partitions in bodies)
     return rows
+
+
+def rotate(capture: Path, directory: Path, count: int) -> None:
+    """Cut a capture into files of about one size, between packets, with the names that ``tcpdump -C`` gives."""
+    most = capture.stat().st_size // count + 1
+    with capture.open("rb") as file:
+        head = file.read(24)
+        for number in range(count):
+            with (directory / f"control.pcap{number or ''}").open("wb") as part:
+                part.write(head)
+                while part.tell() < most and (record := file.read(16)):
+                    part.write(record + file.read(struct.unpack_from("<I", record, 8)[0]))
 
 
 def _changes(rng: random.Random, epoch: int, partitions: int, brokers: int) -> Iterator[list[tuple[int, bytes, int]]]:
