@@ -16,7 +16,7 @@ Three tables come with them: ``clocks``, ``clusters`` and ``identities``.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +35,7 @@ from kproto.tables.identities import IDENTITIES, IDENTITY_COLUMNS, IDENTITY_STAT
 from kproto.tables.points import DEFAULT_CLUSTER
 from kproto.tables.reading import chunks_of, points_in
 from kproto.tables.schemas import METADATA_TABLES, TABLES
+from kproto.tables.stored import reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -127,17 +128,17 @@ class Survey:
             lambda capture, ts: clocks[capture].ahead(ts),
             hosts,
         )
-        found = Resolution(
-            clocks, clusters, self._hosts.repeated(), self._broker_ids, self._stored, self._logged_of_kraft(clusters)
-        )
+        repeated, of_kraft = self._hosts.repeated(), self._logged_of_kraft(clusters)
+        found = Resolution(clocks, clusters, repeated, self._broker_ids, of_kraft, self._stored)
         if self._asked and self._rows <= _MOST_NAMELESS:
             requests = pa.concat_tables([found.requests(table) for table in self._asked])
             if requests["broker_id"].null_count:
                 live = pa.concat_tables(read("live_brokers", ["live_brokers_id", "broker_id"]))
                 states = partial(read, "partition_states", IDENTITY_STATES)
-                found.learn(identities(requests, live, states, self._senders))
+                found = replace(found, identities=identities(requests, live, states, self._senders))
             if self._logs and not self._is_one:
-                found.leave_out(self._retold(pa.concat_tables([found.requests(table) for table in self._asked])))
+                retold = self._retold(pa.concat_tables([found.requests(table) for table in self._asked]))
+                found = replace(found, repeated=pa.concat_arrays([repeated, pa.array(retold, pa.binary())]))
         return found
 
     def _retold(self, requests: pa.Table) -> list[bytes]:
@@ -182,6 +183,7 @@ class Survey:
         return told[True] & told[False]
 
 
+@dataclass
 class Resolution:
     """What all captures together tell of who, when and which.
 
@@ -189,43 +191,39 @@ class Resolution:
         clocks: By capture point.
         clusters: The name of each address's cluster.
         repeated: The request frames of exchanges that another row stands for.
+        broker_ids: The brokers of addresses, as given.
+        of_kraft: The controllers that are KRaft's, each with its cluster, where rows of logs do not say so.
+        stored: The clusters that stored rows name.
+        identities: What is known of addresses that no listing names.
     """
 
-    def __init__(
-        self,
-        clocks: dict[str, PointClock],
-        clusters: dict[Node, str],
-        repeated: pa.Array,
-        broker_ids: Mapping[tuple[str, int], int],
-        stored: Collection[str | None],
-        of_kraft: Collection[tuple[str, int]],
-    ) -> None:
-        self._broker_ids = broker_ids
-        self._of_kraft = of_kraft
-        self.clocks = clocks
-        self.clusters = clusters
-        self.repeated = repeated
-        self._differs = any(clock.differs for clock in clocks.values())
-        names = set(clusters.values())
-        self._one = next(iter(names)) if len(names) == 1 else None
-        self._identities: list[Identity] = []
-        self._brokers: dict[tuple[str, str, int], int] = {}
-        self._is_renamed = self._one is None or {self._one} != set(stored)
+    clocks: dict[str, PointClock]
+    clusters: dict[Node, str]
+    repeated: pa.Array
+    broker_ids: Mapping[tuple[str, int], int]
+    of_kraft: Collection[tuple[str, int]]
+    stored: Collection[str | None]
+    identities: Sequence[Identity] = ()
+
+    @cached_property
+    def _differs(self) -> bool:
+        return any(clock.differs for clock in self.clocks.values())
+
+    @cached_property
+    def _one(self) -> str | None:
+        """The only cluster, if there is one alone."""
+        return names[0] if len(names := self.names) == 1 else None
+
+    @cached_property
+    def _brokers(self) -> dict[tuple[str, str, int], int]:
+        return {one[:3]: one.broker_id for one in self.identities if one.broker_id is not None}
 
     @property
     def changes_rows(self) -> bool:
         """Whether any row is different from what was stored."""
-        others = self._broker_ids, self._of_kraft, self._brokers
-        return self._differs or len(self.repeated) > 0 or self._is_renamed or any(others)
-
-    def learn(self, found: list[Identity]) -> None:
-        """Take what is known of addresses that no listing names."""
-        self._identities = found
-        self._brokers = {one[:3]: one.broker_id for one in found if one.broker_id is not None}
-
-    def leave_out(self, frames: list[bytes]) -> None:
-        """Take the request frames of more rows that others stand for."""
-        self.repeated = pa.concat_arrays([self.repeated, pa.array(frames, pa.binary())])
+        is_renamed = self._one is None or {self._one} != self.stored
+        others = self.broker_ids, self.of_kraft, self._brokers
+        return self._differs or len(self.repeated) > 0 or is_renamed or any(others)
 
     @property
     def names(self) -> list[str]:
@@ -235,7 +233,7 @@ class Resolution:
     def small(self, name: str) -> pa.Table:
         """Return the table ``clocks``, ``clusters`` or ``identities``."""
         clusters = sorted((*node, cluster) for node, cluster in self.clusters.items())
-        rows = {"clocks": self.clocks.values(), "clusters": clusters, "identities": self._identities}
+        rows = {"clocks": self.clocks.values(), "clusters": clusters, "identities": self.identities}
         return table_of(rows[name], _SMALL[name])
 
     def requests(self, rows: pa.Table) -> pa.Table:
@@ -245,16 +243,16 @@ class Resolution:
         if self._differs:
             rows = on_common_clock(rows, rows["capture"], self.clocks, _TIMES)
         rows = self._with_cluster(rows, [rows[name] for name in NODE])
-        given, known = self._broker_ids, self._brokers
+        given, known = self.broker_ids, self._brokers
         if (given or known) and "broker_id" in rows.column_names:
             ids = (
                 given.get((ip, port), known.get((cluster, ip, port)) if broker is None else broker)
                 for cluster, ip, port, broker in rows_of(rows, ("cluster", *NODE[1:], "broker_id"))
             )
             rows = with_column(rows, "broker_id", pa.array(ids, pa.int32()))
-        if self._of_kraft and _OF_KRAFT in rows.column_names:
+        if self.of_kraft and _OF_KRAFT in rows.column_names:
             modes = (
-                is_kraft or (port == 0 and (cluster, controller) in self._of_kraft)
+                is_kraft or (port == 0 and (cluster, controller) in self.of_kraft)
                 for is_kraft, port, cluster, controller in rows_of(
                     rows, (_OF_KRAFT, "server_port", "cluster", "controller_id")
                 )
@@ -370,30 +368,19 @@ def resolved_reader(
         ConfigurationError: When rows are read: there is no such cluster.
     """
 
-    @cache
-    def resolution() -> Resolution:
-        found = Survey(read, broker_ids).resolution()
-        if cluster is not None:
-            check_cluster(cluster, found.names)
-        return found
+    return _reader(read, cache(lambda: Survey(read, broker_ids).resolution()), cluster)
 
+
+def _reader(read: Reader, resolution: Callable[[], Resolution], cluster: str | None) -> Reader:
     def requests(columns: Sequence[str]) -> Iterator[pa.Table]:
-        resolved = resolution()
-        needed = [*dict.fromkeys([*columns, *NODE, "frame_id", "cluster", "controller_id"])]
-        for table in read("requests", needed):
-            rows = resolved.requests(table)
-            if cluster is not None:
-                rows = rows.filter(pc.equal(rows["cluster"], cluster))
-            yield rows.select(list(columns))
+        found = resolution()
+        for table in read("requests", [*dict.fromkeys([*columns, *NODE, "frame_id", "cluster", "controller_id"])]):
+            yield found.requests(table).select(list(columns))
 
     @cache
     def origins() -> pa.Table:
         names = ["frame_id", "capture", "cluster"]
         return pa.concat_tables([TABLES["requests"].empty_table().select(names), *requests(names)])
-
-    @cache
-    def bodies() -> pa.Array:
-        return pc.unique(pa.concat_tables(requests(["body_id"]))["body_id"]).drop_null()
 
     def read_resolved(name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         if name == "requests":
@@ -401,10 +388,7 @@ def resolved_reader(
         elif name == "resolution":
             yield pa.table({"changes_rows": [resolution().changes_rows]})
         elif name in _SMALL:
-            small = resolution().small(name)
-            if cluster is not None and "cluster" in small.column_names:
-                small = small.filter(pc.equal(small["cluster"], cluster))
-            yield small.select(list(columns))
+            yield resolution().small(name).select(list(columns))
         else:
             extra = {"frames": ["flow", "direction"], "brokers": ["host", "port"]}.get(name, [])
             of = [
@@ -412,19 +396,36 @@ def resolved_reader(
                 for column in ("frame_id", "capture", "cluster", *extra)
                 if column in RESOLVED[name].names and (name in _OF_REQUESTS or column != "frame_id")
             ]
-            needed = [*dict.fromkeys([*columns, *of, *(["body_id"] if name == "partition_states" else [])])]
-            for table in read(name, needed):
-                rows = resolution().others(name, table, origins)
-                if cluster is not None and name == "partition_states":
-                    rows = rows.filter(pc.is_in(rows["body_id"], value_set=bodies()))
-                if cluster is not None and name == "captures":
-                    of_it = pa.concat_tables(read_resolved("clusters", ["capture"]))
-                    rows = rows.filter(pc.is_in(rows["capture"], value_set=pc.unique(of_it["capture"])))
-                elif cluster is not None and "cluster" in rows.column_names:
-                    rows = rows.filter(pc.equal(rows["cluster"], cluster))
-                yield rows.select(list(columns))
+            for table in read(name, [*dict.fromkeys([*columns, *of])]):
+                yield resolution().others(name, table, origins).select(list(columns))
 
-    return read_resolved
+    if cluster is None:
+        return read_resolved
+    return _of_cluster(read_resolved, cluster, lambda: check_cluster(cluster, resolution().names))
+
+
+_TOLD_BY: Final = {"captures": ("capture", "clusters"), "partition_states": ("body_id", "requests")}
+"""The tables whose rows are of each cluster that another table shows them in, by a column that both have."""
+
+
+def _of_cluster(read: Reader, cluster: str, check: Callable[[], object] = lambda: None) -> Reader:
+    """Return a reader of the rows of resolved tables that are of a cluster; ``bad_inputs`` stay whole."""
+
+    @cache
+    def values(name: str, column: str) -> pa.Array:
+        return pc.unique(pa.concat_tables(read_own(name, [column]))[column]).drop_null()
+
+    def read_own(name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        check()
+        column, told_by = _TOLD_BY.get(name, ("cluster", ""))
+        if name not in RESOLVED or column not in RESOLVED[name].names:
+            yield from read(name, columns)
+            return
+        for table in read(name, [*dict.fromkeys([*columns, column])]):
+            wanted = values(told_by, column) if told_by else pa.array([cluster])
+            yield table.filter(pc.is_in(table[column], value_set=wanted)).select(list(columns))
+
+    return read_own
 
 
 def changes_rows(read: Reader) -> bool:
@@ -527,31 +528,17 @@ def _joined(pieces: Sequence[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
 
 def _resolved(piece: Mapping[str, pa.Table], resolution: Resolution, cluster: str | None) -> dict[str, pa.Table]:
     """Return a piece of tables with resolved rows, those of a cluster alone if it is named, and the small tables."""
-    if cluster is not None:
-        check_cluster(cluster, resolution.names)
-    requests = resolution.requests(piece["requests"])
-    found = {
-        name: requests if name == "requests" else resolution.others(name, table, lambda: requests)
-        for name, table in piece.items()
-    }
-    found |= {name: resolution.small(name) for name in _SMALL}
-    return found if cluster is None else of_cluster(found, cluster)
+    columns = _SMALL | {name: table.schema for name, table in piece.items()}
+    return _whole(_reader(reader_of(piece), lambda: resolution, cluster), columns)
 
 
 def of_cluster(tables: Mapping[str, pa.Table], cluster: str) -> dict[str, pa.Table]:
     """Return the rows of resolved tables that are of a cluster; ``bad_inputs`` stay whole."""
-    found = {
-        name: table.filter(pc.equal(table["cluster"], cluster)) if "cluster" in table.column_names else table
-        for name, table in tables.items()
-    }
-    shown = pc.unique(found["clusters"]["capture"])
-    captures = tables["captures"]
-    bodies = pc.unique(found["requests"]["body_id"]).drop_null()
-    states = tables["partition_states"]
-    return found | {
-        "captures": captures.filter(pc.is_in(captures["capture"], value_set=shown)),
-        "partition_states": states.filter(pc.is_in(states["body_id"], value_set=bodies)),
-    }
+    return _whole(_of_cluster(reader_of(tables), cluster), {name: table.schema for name, table in tables.items()})
+
+
+def _whole(read: Reader, schemas: Mapping[str, pa.Schema]) -> dict[str, pa.Table]:
+    return {name: pa.concat_tables(read(name, schema.names)) for name, schema in schemas.items()}
 
 
 def by_cluster(
