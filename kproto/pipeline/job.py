@@ -175,7 +175,7 @@ def analyze(
         if plan.labels:
             job.relabel(plan.labels)
         if plan.parts:
-            grown = {plan.known.recordings[part.recording].cluster for part in plan.parts}
+            grown = {part.recording.cluster for part in plan.parts}
             job.add(plan.parts, grown.pop() if len(grown) == 1 else cluster)
         if plan.names_log or job.shows_kraft:
             job.run.notes = plan.notes
@@ -406,11 +406,9 @@ class _Job:
         Returns:
             What joined them; or the places where parts were read by clocks that were set, which must be read in order.
         """
-        place_of_part = {part.recording: self._known.recordings[part.recording].place for part in parts}
-        ordered = {place_of_part[part.recording] for part in parts if part.in_order}
-        if places := {place_of_part[read.recording] for read in reads if read.was_set} - ordered:
+        ordered = {part.recording.place for part in parts if part.in_order}
+        if places := {read.recording.place for read in reads if read.recording.was_set} - ordered:
             return places
-        labels = {part.recording: part.capture for part in parts}
         ends: list[End] = []
         begins: list[Begin] = []
         made: dict[str, Place] = {}
@@ -420,7 +418,7 @@ class _Job:
             place = place_of(read.edges)
             name = place.name
             made[name] = place
-            label, point = labels[read.recording], place_of_part[read.recording]
+            label, point = read.recording.capture, read.recording.place
             ends += [End(name, label, border, name, point) for border in read.ends]
             begins += [Begin(name, label, read.file, border, point) for border in read.begins]
 
@@ -489,8 +487,8 @@ class _Job:
 
     def _read_again(self, parts: Sequence[PartToRead], reads: Sequence[PartRead]) -> pa.Array:
         """Return the labels and names of stored files of which this run has read all anew, by these parts."""
-        whole = {part.recording for part in parts if not part.begin}
-        read = {each.recording for each in reads if each.length} & whole
+        whole = {part.recording.id for part in parts if not part.begin}
+        read = {each.recording.id for each in reads if each.recording.length} & whole
         at: dict[str, set[str]] = {}
         for name, has in (self._known.names_of(read) if read & self._known.held else {}).items():
             for each in has & self._known.recordings.keys():
@@ -609,12 +607,12 @@ class _Job:
 
     def _without_mended(self, bad_inputs: pa.Table, parts: Sequence[PartToRead]) -> pa.Table:
         """Return rows of ``bad_inputs`` but those of files that are whole now: they have grown, or were no captures."""
-        held = {part.recording for part in parts} & self._known.held
+        held = {part.recording.id for part in parts} & self._known.held
         named = self._known.names_of(held) if bad_inputs.num_rows else {}
         ends: dict[str, int] = {}
         for part in parts:
-            names = [name for name, has in named.items() if part.recording in has]
-            if part.recording in held and (part.begin or all(len(named[name]) == 1 for name in names)):
+            names = [name for name, has in named.items() if part.recording.id in has]
+            if part.recording.id in held and (part.begin or all(len(named[name]) == 1 for name in names)):
                 ends |= {name: min(part.begin, ends.get(name, part.begin)) for name in names}
         unread = tuple(f"{plain_text(part.file)}:" for part in parts)
         keep = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -48,11 +48,14 @@ _EDGE: Final = 4096
 
 _COUNTS: Final = ("start_bytes", "length", "size")
 
+_OF_CONTENT: Final = ("start", "start_bytes", "length", "size", "tail", "has_context", "was_set", "behind_ns")
+"""The attributes of a recording that reading it tells."""
+
 _UNREAD: Final = (-1, 0)
 """The state of a file that could not be opened: it may be readable later without any change of it."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Recording:
     """A recording that tables hold.
 
@@ -117,24 +120,20 @@ class PartToRead(NamedTuple):
     """A part of a file to be read: the whole file, or what it has grown by.
 
     Attributes:
-        recording: The recording's id.
+        recording: The recording.
         file: The file.
-        capture: The recording's label.
         begin: The byte at which the part begins; 0: the whole file.
         size: Bytes of the file.
         in_order: Whether it is read whole, behind those of the same place: a log, and a capture of a recorder whose
             clock was set, as only what was before it tells by how much.
-        behind_ns: See ``Recording``; as far as it is known.
         seen: The byte at which the file ended when it was read before.
     """
 
-    recording: str
+    recording: Recording
     file: str
-    capture: str
     begin: int
     size: int
     in_order: bool = False
-    behind_ns: int = 0
     seen: int = 0
 
 
@@ -142,27 +141,16 @@ class PartRead(NamedTuple):
     """What is known of a part that was read.
 
     Attributes:
-        recording: The recording's id.
+        recording: The recording with it; of length 0 where it could not be read, of size -1 where it could not even be
+            opened.
         file: The name of the file, as tables have it.
-        start, start_bytes, length, size, tail, has_context: See ``Recording``; 0 where it could not be read, of size -1
-            where it could not even be opened.
-        was_set: Whether the recorder's clock is not at its end what it was at its beginning.
-        behind_ns: See ``Recording``.
         begins: How Kafka connections stand that began before the part.
         ends: How connections stand that may go on behind it.
         edges: Where ``edges_of`` the part are stored; None where nothing goes on.
     """
 
-    recording: str
+    recording: Recording
     file: str
-    start: str
-    start_bytes: int
-    length: int
-    size: int
-    tail: str
-    has_context: bool
-    was_set: bool
-    behind_ns: int
     begins: list[Border]
     ends: list[Border]
     edges: str | None
@@ -265,14 +253,13 @@ class Known:
             if begin is not None:
                 in_order = known.place in self._set or _is_log(file, firsts.get(file, b""))
                 begin = 0 if in_order else begin
-                behind_ns, seen = known.behind_ns, known.size
-                found.append(PartToRead(known.id, file, known.capture, begin, state[0], in_order, behind_ns, seen))
+                found.append(PartToRead(known, file, begin, state[0], in_order, known.size))
         return [*found, *self._beside(found)]
 
     def in_order(self, parts: Iterable[PartToRead], places: set[str]) -> list[PartToRead]:
         """Return what must be read where the clocks of some places' recorders were set."""
         self._set |= places
-        here = [(part, self.recordings[part.recording].place in places) for part in parts]
+        here = [(part, part.recording.place in places) for part in parts]
         found = [part._replace(begin=0, in_order=True) if is_set else part for part, is_set in here]
         return [*found, *self._beside(found)]
 
@@ -281,9 +268,9 @@ class Known:
 
         Logs too of which a copy was known under a name elsewhere.
         """
-        places = {self.recordings[part.recording].place for part in parts if part.in_order}
+        places = {part.recording.place for part in parts if part.in_order}
         self._load("place", map(os.fsencode, places))
-        read = {part.recording for part in parts}
+        read = {part.recording.id for part in parts}
         files = [(file, named.recording.id) for file, named in self._by_name.items() if named is not None]
         here = {recording for file, recording in files if _place_of(file) in places}
         near = {
@@ -298,19 +285,19 @@ class Known:
             is_wanted = known is not None and (known.place in self._set or _is_log(file, _first_of(file)))
             if known is not None and is_wanted and _holds(file, known):
                 del near[recording]
-                yield PartToRead(recording, file, known.capture, 0, file_size(file), True, known.behind_ns)
+                yield PartToRead(known, file, 0, file_size(file), in_order=True)
 
     def note(self, part: PartRead) -> None:
         """Note how far a part was read."""
-        known = self.recordings[part.recording]
-        if part.size < 0:
+        read = part.recording
+        known = self.recordings[read.id]
+        if read.size < 0:
             self._named |= {
                 name: each._replace(state=_UNREAD) for name, each in self._named.items() if each.recording is known
             }
-        if part.length:
-            known.start, known.start_bytes, known.tail = part.start, part.start_bytes, part.tail
-            known.length, known.size, known.has_context = part.length, part.size, part.has_context
-            known.was_set, known.behind_ns = part.was_set, part.behind_ns
+        if read.length:
+            for name in _OF_CONTENT:
+                setattr(known, name, getattr(read, name))
             self._changed[known.id] = known
             self._start_bytes.add(known.start_bytes)
             self._by_start.setdefault((known.start, known.start_bytes), []).append(known)
@@ -547,9 +534,9 @@ def _read_part(
     Captures that one reader reads are one, of which the last part tells; each log tells of itself.
     """
     if before is None:
-        before = new_reader(part.capture, selection), OpenRequests(selection)
+        before = new_reader(part.recording.capture, selection), OpenRequests(selection)
         before[0].connections.keep_beginnings()
-        before[0].connections.behind_ns = part.behind_ns
+        before[0].connections.behind_ns = part.recording.behind_ns
     elif before[0].summary.format in LOGS:
         before[0].count_in(CaptureSummary())
         before = before[0], OpenRequests(selection)
@@ -619,7 +606,8 @@ def _read_part(
             _add(rows, requests, reader.connections.end())
             _end(rows, requests, summary, part)
         yield from rows.take()
-        found(PartRead(part.recording, _file_of(part.file), "", 0, 0, min(size, 0), "", False, False, 0, [], [], None))
+        unread = replace(part.recording, length=0, size=min(size, 0), was_set=False)
+        found(PartRead(unread, _file_of(part.file), [], [], None))
         return None
     yield from rows.take()
     begins, ends, state = stands[0]
@@ -633,15 +621,14 @@ def _read_part(
     edges = None
     if begins or state is not None:
         edges = edges_of(state, {border.key: segments for border, segments in begins}, rest)
-    found(
-        PartRead(
-            part.recording, _file_of(part.file), _hash(start) if length else "", len(start), length, size, _hash(tail),
-            rests_on_more, reader.connections.behind_ns != behind_ns, behind_ns,
-            [border for border, _segments in begins] if edges else [],
-            ends if edges and state is not None else [],
-            None if edges is None else store(edges),
-        )
+    read = replace(
+        part.recording, start=_hash(start) if length else "", start_bytes=len(start), length=length, size=size,
+        tail=_hash(tail), has_context=rests_on_more, was_set=reader.connections.behind_ns != behind_ns,
+        behind_ns=behind_ns,
     )  # fmt: skip
+    begun_before = [border for border, _segments in begins] if edges else []
+    ends = ends if edges and state is not None else []
+    found(PartRead(read, _file_of(part.file), begun_before, ends, None if edges is None else store(edges)))
     return before
 
 
@@ -649,7 +636,7 @@ def _end(rows: ScanRows, requests: OpenRequests, summary: CaptureSummary, part: 
     for request in requests.waiting:
         rows.add_frame(request)
         rows.add_unanswered(request)
-    point = CapturePoint(part.capture, (part.file,))
+    point = CapturePoint(part.recording.capture, (part.file,))
     rows.add_summary(summary, point, None if part.begin else problem_of(point, summary, opener=open_file))
 
 

@@ -401,6 +401,18 @@ def test_what_a_file_grows_by_is_of_its_cluster_and_counts_once(
         assert pc.unique(table_dataset(current_tables(out), name).to_table()["cluster"]).to_pylist() == ["east"]
 
 
+def test_what_a_file_grows_by_gets_the_labels_that_a_run_names(
+    run: Callable[..., Run], out: Path, tmp_path: Path
+) -> None:
+    file = write(tmp_path / "control.pcap", SHORT[:250])
+    run(file)
+    write(file, SHORT)
+    run(file, cluster="east", capture_point="here")
+    for name in ("requests", "frames", "captures"):
+        rows = table_dataset(current_tables(out), name).to_table(["cluster", "capture"]).to_pylist()
+        assert {(row["cluster"], row["capture"]) for row in rows} == {("east", "east/here")}
+
+
 def test_losses_and_requests_name_a_connection_alike_wherever_files_cut_it(
     run: Callable[..., Run], out: Path, tmp_path: Path
 ) -> None:

@@ -56,11 +56,10 @@ class Shelf:
         parts = self.known.parts_to_read(map(str, files), "default", None)
         found: list[PartRead] = []
         self.batches += read_parts(read_together(parts, FileEnds()), Selection(), found.append, self.store)
-        labels = {part.recording: part.capture for part in parts}
         for part in found:
             self.known.note(part)
             if part.edges is not None:
-                label = labels[part.recording]
+                label = part.recording.capture
                 self.ends += [End(part.edges, label, border, part.edges, label) for border in part.ends]
                 self.begins += [Begin(part.edges, label, part.file, border, label) for border in part.begins]
         joiner = Joiner(Selection(), self.edges.get, self.store)
@@ -277,7 +276,7 @@ def test_a_host_has_one_label_and_hosts_by_number_are_no_hours(
         file.write_text(f"capture {number}")
     known = Known()
     found = [
-        part.capture
+        part.recording.capture
         for name in names
         for part in known.parts_to_read([str(tmp_path / "hosts" / name)], "default", None)
     ]
