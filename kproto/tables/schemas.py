@@ -619,6 +619,54 @@ METADATA_TABLES: Final = {
 """The tables that KRaft's metadata log has beside ``TABLES``, by name; ``kproto analyze`` stores them where files of
 the log are named."""
 
+_FRAME: Final = "cluster conn_id api_key api_version correlation_id ts frame_id"
+_OF_LOG: Final = "cluster capture"
+
+NEVER_NULL: Final = {
+    name: frozenset(paths.split())
+    for name, paths in {
+        "requests": f"{_FRAME} capture server_ip server_port frame_len",
+        "responses": f"{_FRAME} response_frame_id exchange_id",
+        "partition_errors": "frame_id response_frame_id cluster ts partition error_code",
+        "partition_states": "body_id api_key topic partition leader_epoch",
+        "frames": f"{_FRAME} capture file flow flow.src_ip flow.src_port flow.dst_ip flow.dst_port direction ts_last "
+        "ts_ns status frame_len",
+        "bodies": "body_id api_key api_version direction",
+        "brokers": "cluster capture broker_id host port first_ts",
+        "live_brokers": "live_brokers_id broker_id",
+        "captures": " ".join(
+            [
+                "cluster capture file format not_read losses all_requests losses[].conn_id losses[].server_ip",
+                "losses[].server_port losses[].kind losses[].ts senders[].ip senders[].broker_id senders[].ts",
+                "servers[].ip servers[].port servers[].is_kafka controller_events[].kind controller_events[].ts",
+                "controller_events[].last_ts controller_events[].times not_read[].protocol not_read[].packets",
+                "all_requests[].api_key all_requests[].api_version all_requests[].requests",
+                *COUNTS,
+            ]
+        ),
+        "bad_inputs": "file reason",
+        **{name: schema.names[0] for name, schema in KNOWN.items() if name != "known_batches"},
+        "metadata_deliveries": f"{_OF_LOG} body_id node_id controller_epoch log_offset told_ts",
+        "broker_states": f"{_OF_LOG} broker_id state broker_epoch is_start valid_from why",
+        "broker_registrations": f"{_OF_LOG} broker_id incarnation_id cluster_id address listeners first_ts last_ts "
+        "requests",
+        "broker_heartbeats": f"{_OF_LOG} broker_id broker_epoch first_ts last_ts heartbeats longest_gap_us wants_fence "
+        "wants_shutdown last_offset",
+        "broker_progress": f"{_OF_LOG} broker_id ts applied_offset lag_us late",
+        "quorum_epochs": f"{_OF_LOG} controller_epoch controller_id",
+        "quorum_members": f"{_OF_LOG} node_id told_by",
+        "quorum_requests": f"{_OF_LOG} first_ts last_ts count api_key node_id controller_epoch is_pre_vote",
+        "quorum_outages": f"{_OF_LOG} valid_from last_ts votes elections refused nodes",
+        "admin_changes": f"{_OF_LOG} ts client_address api_key what records",
+        "metadata_records": f"{_OF_LOG} log_offset ts body_id",
+    }.items()
+}
+"""The columns of stored tables, and what is in them, in which kproto writes no null, by table. No element of a list is
+null either, ``losses[]``. Schemas do not say so: with what Spark makes of them, everything may be."""
+
+NULL_OF_STOP_REPLICA: Final = frozenset(["controller_epoch", "leader"])
+"""The columns of ``partition_states`` in which kproto writes null for StopReplica alone."""
+
 BROKER_DAYS: Final = described(
     "Figures of each day and broker, stored by kproto tables rollup; those of several days add up.",
     column("date", pa.date32(), "Day (UTC)."),

@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kproto.api import ApiKey
 from kproto.errors import ConfigurationError
 from kproto.tables.files import explained
 from kproto.tables.places import (
@@ -29,7 +31,7 @@ from kproto.tables.places import (
     require_no_link,
     require_no_links_in,
 )
-from kproto.tables.schemas import KNOWN, METADATA_TABLES, TABLES
+from kproto.tables.schemas import KNOWN, METADATA_TABLES, NEVER_NULL, NULL_OF_STOP_REPLICA, TABLES
 from kproto.tables.writing import file_schema
 from kproto.text import pasted
 
@@ -250,7 +252,7 @@ def checked_run(tables: Place) -> StoredTables:
     stored = current_tables(tables)
     if isinstance(stored.run, RemotePath):
         return stored
-    again = f"make the tables again: kproto analyze CAPTURE --out {tables} --overwrite"
+    again = _make_again(tables)
     for path, written in stored.rows.items():
         file = stored.run / path
         try:
@@ -286,6 +288,10 @@ def read_facts(tables: Place) -> dict[str, Any]:
     if not isinstance(facts, dict) or not _is_run(facts.get("run")):
         raise ConfigurationError(f"{tables / MANIFEST} is no manifest of kproto (it names no run)")
     return facts
+
+
+def _make_again(tables: Place) -> str:
+    return f"make the tables again: kproto analyze CAPTURE --out {tables} --overwrite"
 
 
 def _said(error: Exception) -> str:
@@ -324,7 +330,7 @@ def stored_pieces(stored: StoredTables, columns: Mapping[str, Sequence[str]]) ->
     for file in stored.files("partition_states"):
         with opened_parquet(file) as opened:
             for batch in opened.iter_batches(_BATCH_ROWS, columns=list(columns["partition_states"])):
-                batch.validate(full=True)
+                require_rows("partition_states", batch)
                 yield {"partition_states": pa.Table.from_batches([batch])}
 
 
@@ -358,26 +364,48 @@ def reader_of(source: StoredTables | Mapping[str, pa.Table]) -> Reader:
         yield _STORED[name].empty_table().select(columns)  # of a table without rows there is no batch
         try:
             for batch in table_dataset(source, name).to_batches(columns=list(columns)):
-                batch.validate(full=True)
-                if any(map(_is_beyond_years, batch.columns)):
-                    raise pa.ArrowInvalid(f"{name} has a time outside the years 1 to 9999")
+                require_rows(name, batch)
                 yield pa.Table.from_batches([batch])
         except (pa.ArrowException, OSError) as e:
-            raise ConfigurationError(f"the tables cannot be read: {_said(e)}") from None
+            out = source.run.parent.parent
+            raise ConfigurationError(f"the tables cannot be read: {_said(e)}; {_make_again(out)}") from None
 
     return read
 
 
-def _is_beyond_years(values: pa.Array) -> bool:
-    """Whether a time, which may be in a list or struct, is one that Python's ``datetime`` cannot hold."""
-    if pa.types.is_list(values.type):
-        return _is_beyond_years(values.flatten())
-    if pa.types.is_struct(values.type):
-        return any(map(_is_beyond_years, values.flatten()))
-    if not pa.types.is_timestamp(values.type):
+def require_rows(name: str, rows: pa.RecordBatch) -> None:
+    """Check what the readers of a table's rows rely on.
+
+    Raises:
+        pa.ArrowInvalid: A text is not UTF-8, which Parquet's reader does not check; a time is none that Python's
+            ``datetime`` can hold; or there is a null which kproto does not write.
+    """
+    rows.validate(full=True)
+    always = NEVER_NULL.get(name, frozenset())
+    for path, values in chain.from_iterable(map(_parts, rows.schema.names, rows.columns)):
+        if values.null_count and (path in always or path.endswith("[]") or _is_open(name, path, values, rows)):
+            raise pa.ArrowInvalid(f"{name} has a null in {path}, where kproto writes none")
+        if pa.types.is_timestamp(values.type):
+            first, last = pc.min_max(values.view(pa.int64())).as_py().values()
+            if first is not None and not _FIRST_US <= first <= last <= _LAST_US:
+                raise pa.ArrowInvalid(f"{name} has a time outside the years 1 to 9999")
+
+
+def _is_open(name: str, path: str, values: pa.Array, rows: pa.RecordBatch) -> bool:
+    """Whether a state lacks what StopReplica alone does not tell."""
+    if name != "partition_states" or path not in NULL_OF_STOP_REPLICA or "api_key" not in rows.schema.names:
         return False
-    first, last = pc.min_max(values.view(pa.int64())).as_py().values()
-    return first is not None and not _FIRST_US <= first <= last <= _LAST_US
+    return bool(pc.any(pc.and_(values.is_null(), pc.not_equal(rows["api_key"], ApiKey.STOP_REPLICA))).as_py())
+
+
+def _parts(path: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """Yield a column, and what is in its lists and structs, with their paths."""
+    yield path, values
+    if pa.types.is_list(values.type):
+        yield from _parts(f"{path}[]", values.flatten())
+    elif pa.types.is_struct(values.type):
+        for field_in, part in zip(values.type, values.flatten(), strict=True):
+            yield from _parts(f"{path}.{field_in.name}", part)
 
 
 @contextmanager
@@ -393,8 +421,7 @@ def readable(tables: Place) -> Iterator[None]:
         if isinstance(e, OSError) and e.errno is not None:
             raise
         raise ConfigurationError(
-            f"a file of the tables in {tables} cannot be read ({_said(e)}); make them again: kproto "
-            f"analyze CAPTURE --out {tables} --overwrite"
+            f"a file of the tables in {tables} cannot be read ({_said(e)}); {_make_again(tables)}"
         ) from e
 
 
@@ -402,11 +429,12 @@ def read_parquet(file: Place, columns: Sequence[str] | None = None) -> pa.Table:
     """Return the rows of a Parquet file, of some columns in their order, or all.
 
     Raises:
-        pa.ArrowException: See ``opened_parquet``; or a text is not UTF-8, which Parquet's reader does not check.
+        pa.ArrowException: See ``opened_parquet`` and ``require_rows``.
     """
     with opened_parquet(file) as opened:
         table = opened.read(columns=columns)
-    table.validate(full=True)
+    for batch in table.to_batches():
+        require_rows(_table_of(file), batch)
     return table if columns is None else table.select(columns)
 
 
@@ -429,10 +457,15 @@ def opened_parquet(file: Place) -> Iterator[pq.ParquetFile]:
         yield opened
 
 
+def _table_of(file: Place) -> str:
+    """The name of the table in whose directory a file is."""
+    folder = file.parent
+    return (folder.parent if folder.name.startswith("date=") else folder).name
+
+
 def _beyond_limits(file: Place, footer: pq.FileMetaData, size: int) -> str | None:
     """Say what no file of this size that kproto writes holds; what reads it would need much memory. None: nothing."""
-    rows, folder = footer.num_rows, file.parent
-    name = (folder.parent if folder.name.startswith("date=") else folder).name
+    rows, name = footer.num_rows, _table_of(file)
     columns = footer.schema.to_arrow_schema()
     for each in sorted(file_schema(name), key=lambda field: field.name) if name in _STORED else ():
         at = columns.get_all_field_indices(each.name)

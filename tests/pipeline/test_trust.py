@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import struct
 from collections.abc import Callable, Iterator
@@ -10,28 +11,42 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import kraft_runs
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from commands import run_kproto
 from conftest import DATA, few
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packets import pcap, read_pcap
-from table_truth import store
+from state_runs import files_of
+from table_truth import CAPTURES, store
 from tasks_here import TasksHere
 
 from kproto.capture.borders import Border
 from kproto.capture.frozen import freeze, thaw
 from kproto.errors import ConfigurationError, KprotoError
+from kproto.logs.reading import LogReading
 from kproto.pipeline import analyze, unchanged
 from kproto.pipeline.output import OutputDirectory, move_files
 from kproto.pipeline.upkeep import compact, expire
 from kproto.query.rollups import roll_up
+from kproto.tables import read
+from kproto.tables.filters import Filters
 from kproto.tables.joining import Begin, End, border_rows, borders_of
 from kproto.tables.known import KnownTable
 from kproto.tables.recordings import Recording
 from kproto.tables.schemas import KNOWN
-from kproto.tables.stored import checked_run, current_tables, read_parquet, reader_of, stored_pieces, table_dataset
+from kproto.tables.stored import (
+    checked_run,
+    current_tables,
+    read_parquet,
+    reader_of,
+    require_rows,
+    stored_pieces,
+    table_dataset,
+)
 
 Change = dict[str, Any]
 
@@ -275,14 +290,88 @@ def test_a_time_beyond_the_years_is_an_error_of_one_line(name: str, us: int, tab
             assert "\n" not in str(caught.value)
 
 
-def test_captures_without_a_files_name_expire(tables: Path) -> None:
-    """Names that kproto did not write are compared with none."""
-    file = current_tables(tables).files("captures")[0]
+def with_null(table: pa.Table, path: str) -> pa.Table:
+    """A table in whose last row a column, or what is in it, is null."""
+
+    def emptied(value: Any, names: list[str]) -> Any:
+        if not names:
+            return None
+        if isinstance(value, list):
+            return [emptied(each, names) for each in value]
+        return value | {names[0]: emptied(value[names[0]], names[1:])}
+
+    column, *inside = path.replace("[]", "").split(".")
+    place = table.schema.get_field_index(column)
+    values = table[column].to_pylist()
+    values[-1] = [None] if path.endswith("[]") else emptied(values[-1], inside)
+    return table.set_column(place, table.schema.field(place), pa.array(values, table.schema.field(place).type))
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("captures", "capture"), ("captures", "file"), ("captures", "losses"), ("captures", "servers[].ip"),
+        ("requests", "server_ip"), ("requests", "ts"), ("frames", "flow.src_ip"), ("partition_states", "leader"),
+        ("partition_states", "isr[]"), ("live_brokers", "broker_id"),
+    ],
+)  # fmt: skip
+def test_a_null_that_kproto_does_not_write_is_an_error_of_one_line(name: str, path: str, tables: Path) -> None:
+    stored, column = current_tables(tables), path.partition("[")[0].partition(".")[0]
+    file = stored.files(name)[0]
     table = pq.read_table(file, partitioning=None)
-    place = table.schema.get_field_index("file")
-    pq.write_table(table.set_column(place, table.schema.field(place), pa.nulls(table.num_rows, pa.string())), file)
-    expire(OutputDirectory(tables), datetime(2100, 1, 1, tzinfo=UTC))
-    assert current_tables(tables).counts()["captures"] == 0
+    if name == "partition_states":
+        table = table.sort_by("api_key")  # the last row is of UpdateMetadata
+    pq.write_table(with_null(table, path), file)
+    columns = {"partition_states": ["api_key"]}
+    columns[name] = [*columns.get(name, []), column]
+    for work in (
+        lambda: list(reader_of(stored)(name, columns[name])), lambda: list(stored_pieces(stored, columns)),
+        lambda: read_parquet(file), lambda: compact(OutputDirectory(tables)),
+    ):  # fmt: skip
+        with pytest.raises((ConfigurationError, pa.ArrowInvalid), match="has a null in") as caught:
+            work()
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "path"),
+    [
+        (["doctor"], "captures", "losses"), (["query", "events"], "requests", "ts"),
+        (["query", "leader"], "partition_states", "leader"), (["report", "--out", "page.html"], "captures", "file"),
+        (["tables", "expire", "--before", "2026-11-21"], "captures", "file"), (["tables", "compact"], "frames", "ts"),
+    ],
+)  # fmt: skip
+def test_commands_say_of_a_null_what_to_try(
+    command: list[str], name: str, path: str, tables: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tables.parent)
+    for file in current_tables(tables).files(name):
+        table = pq.read_table(file, partitioning=None)
+        pq.write_table(with_null(table.sort_by("api_key") if name == "partition_states" else table, path), file)
+    words = command[:2] if command[0] == "tables" else command[:1]
+    told = run_kproto(*words, tables, *command[len(words) :])
+    assert told.exit_code == 2
+    assert re.fullmatch(
+        r"kproto: [^\n]* has a null in [^\n]*; make the tables again: kproto analyze [^\n]*\n", told.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    "source", ["ibp-2.4-IV1-a", "kraft-4.1-c", *few(CAPTURES, 2)], ids=lambda source: Path(source).name
+)
+def test_kproto_writes_no_null_where_it_says_that_there_is_none(source: Path | str, tmp_path: Path) -> None:
+    sources: list[Path] = [source] if isinstance(source, Path) else []
+    if isinstance(source, str) and source.startswith("kraft"):
+        sources = [kraft_runs.capture(source), kraft_runs.metadata(source)]
+    elif isinstance(source, str):
+        for number, (name, data) in enumerate(files_of(source).items()):
+            if name.endswith(".log"):
+                (tmp_path / f"{number}.log").write_bytes(data)
+        sources = [tmp_path]
+    filters = Filters(logs=LogReading(zone="UTC"))
+    for name, table in read(*map(str, sources), filters=filters).items():
+        for batch in table.to_batches():
+            require_rows(name, batch)
 
 
 VALUES = [
