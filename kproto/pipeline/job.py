@@ -12,7 +12,7 @@ import os
 import time
 import uuid
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -703,6 +703,10 @@ class _Job:
             write_whole(self._stored.run / SUMMARY, (json.dumps(figures, ensure_ascii=False) + "\n").encode())
 
 
+def _us(time: datetime) -> int:
+    return (time - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
+
+
 def _midnight_us(day: str | None) -> int:
     if day is None:
         return -(1 << 63) + 1
@@ -721,7 +725,7 @@ def _told(requests: pa.Table) -> pa.Array:
 
 
 def _joined_captures(captures: pa.Table, joiner: Joiner) -> pa.Table:
-    """Rows of ``captures`` without the losses of connections that go on from an earlier recording."""
+    """Rows of ``captures`` without what is not lost, as connections go on from an earlier recording, or part of it."""
     joined = pc.is_in(_file_keys(captures), value_set=pa.array(["\0".join(each) for each in joiner.files], pa.string()))
     rows = captures.filter(joined).to_pylist()
     for row in rows:
@@ -731,6 +735,12 @@ def _joined_captures(captures: pa.Table, joiner: Joiner) -> pa.Table:
             each for each in row["losses"] if each["kind"] == "partial start" and each["conn_id"] in joiner.files[key]
         ]
         row["partial_starts"] -= len(lost)
+        filled = joiner.filled.get(key, ())
+        lost += [
+            each
+            for each in row["losses"]
+            if each["kind"] == "gap" and (each["conn_id"], each["direction"], _us(each["ts"])) in filled
+        ]
         row["losses"] = [each for each in row["losses"] if each not in lost]
     return pa.concat_tables([captures.filter(pc.invert(joined)), pa.Table.from_pylist(rows, captures.schema)])
 

@@ -63,7 +63,7 @@ _MOST_GUESSES: Final = 4
 _SENT_AGAIN_NS: Final = 120 * 10**9
 """The longest after which TCP sends data again, as Linux does by default."""
 
-MENDED: Final = ("connections", "kafka_connections", "without_handshake", "unmatched_responses")
+MENDED: Final = ("connections", "kafka_connections", "without_handshake", "unmatched_responses", "gaps", "gap_bytes")
 """The counts of a file that what is before it may change."""
 
 _TAKEN_BACK: Final = "-"
@@ -244,6 +244,8 @@ class Joiner:
         files: Of each label and file the connections, as named there, that go on there; nameless ones are not known to
             be Kafka's.
         counts: By how much each of ``MENDED`` is another number there than a reading of the file alone told.
+        filled: Of each label and file the gaps that were told at an earlier end, and that what came since fills: the
+            connection, the direction, and the time (us).
         taken_back: Requests, by frame, with their responses (None: none), that a former run gave and that are wrong: a
             beginning goes on elsewhere than was known then. Their rows go; ``join`` gives what takes their place.
         crosses: Whether something went on behind another place's end: its answers are of another clock.
@@ -257,6 +259,7 @@ class Joiner:
         self.connections: dict[bytes, bytes] = {}
         self.files: dict[tuple[str, str], list[bytes]] = {}
         self.counts: dict[tuple[str, str], Counter[str]] = {}
+        self.filled: dict[tuple[str, str], set[tuple[bytes, str, int]]] = {}
         self.taken_back: set[tuple[bytes, bytes | None]] = set()
         self.crosses = False
         self._selection = selection
@@ -441,13 +444,16 @@ class Joiner:
     def _otherwise(self, end: End, begin: Begin, behind: CaptureSummary | None = None) -> Counter[str]:
         """Return how ``MENDED`` change where a beginning is read ``behind`` an end: each as if nothing came then."""
         segments = self._first_segments(begin)
-        alone, before = CaptureSummary(), CaptureSummary()
+        alone, before, rest = CaptureSummary(), CaptureSummary(), self._rest_of(end)
         _read_out((self._collector(begin.capture, alone), None), segments)
         if behind is None:
             behind = CaptureSummary()
             _read_out(self._behind(end, self._rest(end, begin) or (), summary=behind), segments)
-        if any(getattr(behind, name) for name in MENDED):  # the earlier part may have counted it at its end, too
-            _read_out(self._behind(end, self._rest_of(end), summary=before, again=True))
+        if rest or any(getattr(behind, name) for name in MENDED):
+            # The earlier part may have counted it at its end, too.
+            _read_out(self._behind(end, rest, summary=before, again=True))
+            filled = self.filled.setdefault((begin.capture, begin.file), set())
+            filled |= _gaps(end.border, before) - _gaps(end.border, behind)
         return Counter({name: getattr(behind, name) - getattr(alone, name) - getattr(before, name) for name in MENDED})
 
     def _collector(self, capture: str, summary: CaptureSummary) -> Collector:
@@ -555,6 +561,10 @@ class Joiner:
                         if isinstance(collector, Collector):
                             self._states[name, again] = _Standing(collector, waiting, set())
         return self._states[name, again]
+
+
+def _gaps(border: Border, summary: CaptureSummary) -> set[tuple[bytes, str, int]]:
+    return {(border.conn_id, each.direction, each.time_ns // 1000) for each in summary.losses if each.kind == "gap"}
 
 
 def _read_out(found: tuple[Collector, object] | None, segments: Iterable[tuple[int, Segment]] = ()) -> None:

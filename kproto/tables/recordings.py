@@ -584,15 +584,15 @@ def _read_part(
         else:
             reader.begin_file(file_name(part.file))
             tail_seen = Tail(part.file, part.begin, part.seen, goes_on=True)
-            begun = [
-                each for some in read_tail(tail_seen, open_file, CaptureSummary(file=summary.file)) for each in some
-            ]
+            seen = CaptureSummary(file=summary.file)
+            begun = [each for some in read_tail(tail_seen, open_file, seen) for each in some]
             for packets in read_tail(tail_seen._replace(size=part.size), open_file, summary, stop):
                 _add(rows, requests, reader.connections.packets(packets))
                 rest = packets if stands else []
                 if rows.full:
                     yield from rows.take()
             summary.packets -= len(begun)  # the file ended within it, and it counted as far as it was there
+            summary.bad_input_count -= seen.bad_input_count
             if not stands:
                 stop(0)
                 length = 0

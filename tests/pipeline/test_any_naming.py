@@ -27,6 +27,7 @@ from kproto.pipeline.streaming import follow
 from kproto.pipeline.upkeep import compact, expire
 from kproto.query import open_tables
 from kproto.tables import Filters, read
+from kproto.tables.joining import MENDED
 from kproto.tables.known import KnownTable
 from kproto.tables.stored import current_tables, table_dataset
 
@@ -398,6 +399,22 @@ def test_of_a_packet_within_which_a_file_ends_its_beginning_counts_until_the_fil
     (tmp_path / "whole.pcap").write_bytes(pcap(packets[:300], link))
     run(once, tmp_path / "whole.pcap")
     assert rows(out) == rows(once)
+
+
+@pytest.mark.parametrize("last", few([239, 150, 187, 261]))
+def test_a_capture_that_is_whole_lacks_nothing_of_the_packets_within_which_it_ended(last: int, tmp_path: Path) -> None:
+    link, packets = CAPTURED["ibp-2.8-a"]
+    found, columns = [], {*MENDED, "bad_inputs", "losses", "packets", "partial_starts"} - {"connections"}
+    for name, ends in (("many", [last, last + 20, 300]), ("once", [300])):
+        file = tmp_path / name / "control.pcap"
+        file.parent.mkdir()
+        for end in ends:
+            data = pcap(packets[:end], link)
+            file.write_bytes(data[: len(data) - 20 * (end < 300)])
+            run(tmp_path / f"{name}-tables", file)
+        (row,) = table_dataset(current_tables(tmp_path / f"{name}-tables"), "captures").to_table().to_pylist()
+        found.append({column: row[column] for column in columns})
+    assert found[0] == found[1]
 
 
 CONTROL = Talk().open().ask(request(6, 8, 1, UPDATE_METADATA_8)).packets
