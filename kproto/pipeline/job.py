@@ -36,7 +36,7 @@ from kproto.pipeline.tasks import SETTLED_ON_DRIVER, count_changes, make_tables
 from kproto.tables.arrays import plain_text, rows_of, with_column
 from kproto.tables.files import expand, open_file
 from kproto.tables.filters import Filters
-from kproto.tables.joining import MENDED, Begin, End, Joiner, border_rows, borders_of, going_on, matched
+from kproto.tables.joining import MENDED, Edge, Joiner, border_rows, borders_of, going_on, matched
 from kproto.tables.known import KnownTable
 from kproto.tables.places import MANIFEST, place_of, read_whole, write_whole
 from kproto.tables.points import DEFAULT_CLUSTER, checked_cluster
@@ -409,8 +409,8 @@ class _Job:
         ordered = {part.recording.place for part in parts if part.in_order}
         if places := {read.recording.place for read in reads if read.recording.was_set} - ordered:
             return places
-        ends: list[End] = []
-        begins: list[Begin] = []
+        ends: list[Edge] = []
+        begins: list[Edge] = []
         made: dict[str, Place] = {}
         for read in reads:
             if read.edges is None:
@@ -419,8 +419,8 @@ class _Job:
             name = place.name
             made[name] = place
             label, point = read.recording.capture, read.recording.place
-            ends += [End(name, label, border, name, point) for border in read.ends]
-            begins += [Begin(name, label, read.file, border, point) for border in read.begins]
+            ends += [Edge(name, label, border, point, state=name) for border in read.ends]
+            begins += [Edge(name, label, border, point, file=read.file) for border in read.begins]
 
         def load(name: str) -> bytes | None:
             if name not in made and name not in self._new.beside:
@@ -443,7 +443,7 @@ class _Job:
         former = stale = KNOWN["known_borders"].empty_table()
         if ordered:  # they are read anew
             former = stale = known.rows(map(os.fsencode, ordered), "place")
-        former_begins: list[Begin] = []
+        former_begins: list[Edge] = []
         while wanted := going_on(joiner.ends, [*joiner.begins, *former_begins]) - looked:
             looked |= wanted
             near = pa.concat_tables([known.rows(wanted, "at"), known.rows(wanted, "back_at")])

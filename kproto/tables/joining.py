@@ -73,50 +73,39 @@ _DAMAGES: Final = (ValueError, TypeError, AttributeError, LookupError, Arithmeti
 """What reading on behind damaged edges may raise."""
 
 
-class End(NamedTuple):
-    """Where a connection stands at the end of a part that was read.
+class Edge(NamedTuple):
+    """Where a connection stands at the end, or at the beginning, of a part that was read.
 
     Attributes:
         part, capture: The part's name, and its label.
         border: The connection there.
-        state: The name of the edges that have the reader's state.
         place: See ``Recording.place``.
+        state: At an end: the name of the edges that have the reader's state. At a beginning: the state behind which it
+            was read on, but which may not be the right one; it is read again behind another one. Empty: none.
+        file: At a beginning: the name of the part's file.
     """
 
     part: str
     capture: str
     border: Border
-    state: str
     place: str
+    state: str = ""
+    file: str = ""
+
+    @property
+    def here(self) -> tuple[str, bytes]:
+        """What names the connection in the part."""
+        return self.part, self.border.key
 
 
-class Begin(NamedTuple):
-    """Where a connection stands as a part begins.
-
-    Attributes:
-        part, capture, file: The part's name, its label, and the name of its file.
-        border: The connection there.
-        place: See ``Recording.place``.
-        guessed: The state behind which it was read on, but which may not be the right one; it is read again behind
-            another one. Empty: none.
-    """
-
-    part: str
-    capture: str
-    file: str
-    border: Border
-    place: str
-    guessed: str = ""
-
-
-def border_rows(ends: Iterable[End], begins: Iterable[Begin]) -> pa.Table:
+def border_rows(ends: Iterable[Edge], begins: Iterable[Edge]) -> pa.Table:
     """Return ends and beginnings as rows of ``known_borders``."""
-    rows = [_row(each, state=each.state, edges=each.state, is_end=True) for each in ends]
-    rows += [_row(each, state=each.guessed, edges=each.part, file=os.fsencode(each.file)) for each in begins]
+    rows = [_row(each, each.state, is_end=True) for each in ends]
+    rows += [_row(each, each.part, is_end=False) for each in begins]
     return pa.Table.from_pylist(rows, KNOWN["known_borders"])
 
 
-def going_on(ends: Iterable[End], begins: Iterable[Begin]) -> set[bytes]:
+def going_on(ends: Iterable[Edge], begins: Iterable[Edge]) -> set[bytes]:
     """Return the values of ``at`` or ``back_at`` of the rows of ``known_borders`` that may go on at some borders."""
     found = {at for end in ends for at in _at(end.border, is_end=False)}
     found.update(at for begin in begins for at in _at(begin.border, is_end=True))
@@ -130,34 +119,29 @@ def _at(border: Border, *, is_end: bool) -> tuple[bytes, ...]:
     return tuple(border.flow + _AT.pack(is_end, side, at) if at != UNKNOWN else b"" for side, at in sides)
 
 
-def _row(each: End | Begin, *, state: str, edges: str, file: bytes = b"", is_end: bool = False) -> dict[str, Any]:
+def _row(each: Edge, edges: str, *, is_end: bool) -> dict[str, Any]:
     border = each.border
     at, back_at = _at(border, is_end=is_end)
     return {
         "id": f"{'end' if is_end else 'begin'} {each.part} {border.key.hex()}", "at": at, "back_at": back_at,
-        "is_end": is_end, "part": each.part, "capture": each.capture, "file": file,
-        "place": os.fsencode(each.place), "state": state, "edges": edges, "flow": border.flow,
+        "is_end": is_end, "part": each.part, "capture": each.capture, "file": os.fsencode(each.file),
+        "place": os.fsencode(each.place), "state": each.state, "edges": edges, "flow": border.flow,
         "sequence": border.sequences[0], "back_sequence": border.sequences[1], "time_ns": border.time_ns,
         "conn_id": border.conn_id, "is_sure": border.is_sure,
     }  # fmt: skip
 
 
-def borders_of(rows: pa.Table) -> tuple[list[End], list[Begin]]:
+def borders_of(rows: pa.Table) -> tuple[list[Edge], list[Edge]]:
     """Return the ends and beginnings of rows of ``known_borders``; those that kproto does not write are lost."""
-    ends: list[End] = []
-    begins: list[Begin] = []
+    found: tuple[list[Edge], list[Edge]] = [], []
     for row in rows.to_pylist():
         sequences = row["sequence"], row["back_sequence"]
         border = Border(row["flow"], sequences, row["time_ns"], row["conn_id"], row["is_sure"])
-        if None in row.values() or not is_border(border):
-            continue
-        place = os.fsdecode(row["place"])
-        if row["is_end"]:
-            ends.append(End(row["part"], row["capture"], border, row["state"], place))
-        else:
-            file = os.fsdecode(row["file"])
-            begins.append(Begin(row["part"], row["capture"], file, border, place, row["state"]))
-    return ends, begins
+        if None not in row.values() and is_border(border):
+            place, file = os.fsdecode(row["place"]), os.fsdecode(row["file"])
+            edge = Edge(row["part"], row["capture"], border, place, row["state"], file)
+            found[not row["is_end"]].append(edge)
+    return found
 
 
 def edges_of(state: bytes | None, segments: dict[bytes, list[bytes]], rest: Iterable[Packet] = ()) -> bytes | None:
@@ -176,7 +160,7 @@ def edges_of(state: bytes | None, segments: dict[bytes, list[bytes]], rest: Iter
     return freeze((state, segments))
 
 
-def matched(ends: Iterable[End], begins: Iterable[Begin]) -> list[tuple[End, Begin]]:
+def matched(ends: Iterable[Edge], begins: Iterable[Edge]) -> list[tuple[Edge, Edge]]:
     """Return the pairs of an end and the beginning that goes on there, in the order of the beginnings' times.
 
     Where several recordings hold the same bytes, that of the same place goes on, whatever the labels; of other places
@@ -185,20 +169,20 @@ def matched(ends: Iterable[End], begins: Iterable[Begin]) -> list[tuple[End, Beg
     byte of the other direction. Where nothing goes on at the very byte, what begins further on may do so: behind the
     packet within which a file ends.
     """
-    at: dict[tuple[bytes, int, int], list[End]] = {}
-    own: dict[tuple[str, bytes], End] = {}
+    at: dict[tuple[bytes, int, int], list[Edge]] = {}
+    own: dict[tuple[str, bytes], Edge] = {}
     for end in ends:
-        own[end.part, end.border.key] = end
+        own[end.here] = end
         for side, sequence in enumerate(end.border.in_order.sequences):
             at.setdefault((end.border.key, side, sequence), []).append(end)
-    pairs: list[tuple[End, Begin]] = []
-    others: list[tuple[bool, bool, bool, int, int, int, End, Begin]] = []
-    taken: set[End] = set()
+    pairs: list[tuple[Edge, Edge]] = []
+    others: list[tuple[bool, bool, bool, int, int, int, Edge, Edge]] = []
+    taken: set[Edge] = set()
     for number, begin in enumerate(sorted(begins, key=lambda each: (each.border.time_ns, each.part))):
         sides = enumerate(begin.border.in_order.sequences)
         near = dict.fromkeys(end for side, sequence in sides for end in at.get((begin.border.key, side, sequence), ()))
         latest_ns = begin.border.time_ns + _LATE_NS
-        ours = own.get((begin.part, begin.border.key))
+        ours = own.get(begin.here)
         found = [
             end
             for end in near
@@ -220,7 +204,7 @@ def matched(ends: Iterable[End], begins: Iterable[Begin]) -> list[tuple[End, Beg
             later_ns = begin_ns - end.border.time_ns
             rank = later_ns < 0, end.place != begin.place, abs(overlap(end.border, begin.border)), abs(later_ns)
             others.append((end in behind_rest, *rank, number, end, begin))
-    joined: set[Begin] = set()
+    joined: set[Edge] = set()
     for *_rank, end, begin in sorted(others):
         if end not in taken and begin not in joined:
             taken.add(end)
@@ -254,8 +238,8 @@ class Joiner:
     def __init__(
         self, selection: Selection, load: Callable[[str], bytes | None], store: Callable[[bytes], str]
     ) -> None:
-        self.ends: list[End] = []
-        self.begins: list[Begin] = []
+        self.ends: list[Edge] = []
+        self.begins: list[Edge] = []
         self.connections: dict[bytes, bytes] = {}
         self.files: dict[tuple[str, str], list[bytes]] = {}
         self.counts: dict[tuple[str, str], Counter[str]] = {}
@@ -266,11 +250,11 @@ class Joiner:
         self._load = load
         self._store = store
         self._states: dict[tuple[str, bool], _Standing | None] = {}
-        self._counted: dict[Begin, Counter[str]] = {}  # how each beginning, whatever was guessed, changed the counts
+        self._counted: dict[Edge, Counter[str]] = {}  # how each beginning, whatever was guessed, changed the counts
         self._segments: dict[str, dict[bytes, list[bytes]]] = {}
         self._rows = ScanRows()
 
-    def join(self, ends: Iterable[End], begins: Iterable[Begin]) -> Iterator[pa.RecordBatch]:
+    def join(self, ends: Iterable[Edge], begins: Iterable[Edge]) -> Iterator[pa.RecordBatch]:
         """Join what goes on.
 
         At an end before the first exchange of a connection that is older than the recording, the boundaries of frames
@@ -282,19 +266,19 @@ class Joiner:
             Batches of the schema ``SCAN``: frames, and requests with their outcomes, that no recording shows alone.
         """
         left_ends, left_begins = dict.fromkeys(ends), dict.fromkeys(begins)
-        of_part = {(end.part, end.border.key): end for end in left_ends}
+        of_part = {end.here: end for end in left_ends}
         by_state = {(end.state, end.border.key): end for end in left_ends}
-        former = ((by_state.get((begin.guessed, begin.border.key)), begin) for begin in left_begins)
+        former = ((by_state.get((begin.state, begin.border.key)), begin) for begin in left_begins)
         guessed = [(end, begin) for end, begin in former if end is not None]
         before: dict[tuple[str, bytes], str] = {}
-        open_begins = {(begin.part, begin.border.key) for begin in left_begins}
+        open_begins = {begin.here for begin in left_begins}
         guesses: Counter[tuple[str, bytes]] = Counter()
         goes_further = True
         while goes_further:
             goes_further = False
             for found, begin in matched(left_ends, left_begins):
-                end = of_part.get((found.part, found.border.key), found)  # as an earlier pair left it
-                here = begin.part, begin.border.key
+                end = of_part.get(found.here, found)  # as an earlier pair left it
+                here = begin.here
                 rests_on_guess = end.state != end.part and (end.part, begin.border.key) in open_begins
                 if (rest := self._rest(end, begin)) is None:
                     continue
@@ -305,15 +289,15 @@ class Joiner:
                     before[here] = end.part
                 elif end.place != begin.place and self._holds_again(end, begin):
                     continue
-                elif begin.guessed != end.state and guesses[here] < _MOST_GUESSES:
+                elif begin.state != end.state and guesses[here] < _MOST_GUESSES:
                     guesses[here] += 1
                     del left_begins[begin]
-                    left_begins[begin._replace(guessed=end.state)] = None
+                    left_begins[begin._replace(state=end.state)] = None
                 else:
                     continue
                 self.crosses |= end.place != begin.place
                 try:
-                    later = self._go_on(end, begin, by_state.get((begin.guessed, begin.border.key)))
+                    later = self._go_on(end, begin, by_state.get((begin.state, begin.border.key)))
                 except _DAMAGES:
                     later = None  # the edges are damaged: the frames across this border are lost
                 if later is not None:  # in the place of the part's own, which knows no frame's boundary
@@ -326,10 +310,10 @@ class Joiner:
             if goes_further or not guessed:
                 continue
             pairs = matched(left_ends, left_begins)
-            now = before | {(begin.part, begin.border.key): end.part for end, begin in pairs}
+            now = before | {begin.here: end.part for end, begin in pairs}
             wrong: set[tuple[str, bytes]] = set()
             for end, begin in sorted(guessed, key=lambda pair: pair[1].border.time_ns):
-                here = begin.part, begin.border.key
+                here = begin.here
                 if now.get(here) == end.part and (end.part, begin.border.key) not in wrong:
                     continue
                 wrong.add(here)
@@ -338,7 +322,7 @@ class Joiner:
                 if begin not in left_begins:
                     continue  # something else was read before it since
                 del left_begins[begin]
-                left_begins[begin._replace(guessed=_TAKEN_BACK)] = None
+                left_begins[begin._replace(state=_TAKEN_BACK)] = None
                 with suppress(*_DAMAGES):
                     self._count(begin, Counter(), end)
                     own = self._own_end(begin)
@@ -346,14 +330,12 @@ class Joiner:
                         del left_ends[rested]
                         left_ends[own[0]] = None
                         of_part[here] = own[0]
-            guessed = [each for each in guessed if (each[1].part, each[1].border.key) not in wrong]
+            guessed = [each for each in guessed if each[1].here not in wrong]
             goes_further = bool(wrong)
         yield from self._rows.take()
         self.connections = {each: self._first_id(each) for each in self.connections}
         self.ends = [each._replace(border=self._renamed(each.border)) for each in left_ends]
-        self.begins = [
-            each._replace(border=self._renamed(each.border)) if each.guessed else each for each in left_begins
-        ]
+        self.begins = [each._replace(border=self._renamed(each.border)) if each.state else each for each in left_begins]
 
     def _first_id(self, conn_id: bytes) -> bytes:
         """Return the id of the earliest part that a connection is known to go on from."""
@@ -366,8 +348,8 @@ class Joiner:
 
     def places_set(self) -> set[str]:
         """Return the places where a connection goes on by a clock that was set meanwhile: to be read in order."""
-        ends: dict[tuple[str, bytes], list[End]] = {}
-        behind = {(begin.part, begin.border.key): begin.guessed for begin in self.begins}
+        ends: dict[tuple[str, bytes], list[Edge]] = {}
+        behind = {begin.here: begin.state for begin in self.begins}
         of_state = {(end.state, end.border.key): end for end in self.ends}
         for end in self.ends:
             key, former = end.border.key, end
@@ -386,7 +368,7 @@ class Joiner:
                     found.add(begin.place)
         return found
 
-    def _was_set(self, end: End, begin: Begin) -> bool:
+    def _was_set(self, end: Edge, begin: Edge) -> bool:
         if end.border.time_ns - begin.border.time_ns > SET_NS:
             return True
         state, told = self._state(end.state), False
@@ -394,7 +376,7 @@ class Joiner:
             told = state is not None and any(state.collector.was_set(*each) for each in self._first_segments(begin))
         return told
 
-    def _go_on(self, end: End, begin: Begin, former: End | None) -> End | None:
+    def _go_on(self, end: Edge, begin: Edge, former: Edge | None) -> Edge | None:
         """Read the beginning behind the end, in the place of a former one that was guessed.
 
         Returns:
@@ -422,18 +404,18 @@ class Joiner:
             edges = edges_of(freeze((collector, CaptureSummary(), [*requests.waiting])), kept)
             self._end(collector, requests)
             if edges is not None:
-                later = End(begin.part, begin.capture, after[0], self._store(edges), begin.place)
+                later = begin._replace(border=after[0], state=self._store(edges), file="")
         else:
             collector.end()
         if any(segment.on_wire for _time_ns, segment in segments):
             of_file = self.files.setdefault((begin.capture, begin.file), [])
-            of_file += [] if begin.guessed else [begin.border.conn_id]
+            of_file += [] if begin.state else [begin.border.conn_id]
             self._count(begin, self._otherwise(end, begin, behind), former)
         return later
 
-    def _count(self, begin: Begin, otherwise: Counter[str], former: End | None) -> None:
+    def _count(self, begin: Edge, otherwise: Counter[str], former: Edge | None) -> None:
         """Note how ``MENDED`` change at a beginning, and no more as they did behind a former end."""
-        first = begin._replace(guessed="")
+        first = begin._replace(state="")
         if first not in self._counted:
             self._counted[first] = Counter() if former is None else self._otherwise(former, begin)
         counts = self.counts.setdefault((begin.capture, begin.file), Counter())
@@ -441,7 +423,7 @@ class Joiner:
         counts.update(otherwise)
         self._counted[first] = otherwise
 
-    def _otherwise(self, end: End, begin: Begin, behind: CaptureSummary | None = None) -> Counter[str]:
+    def _otherwise(self, end: Edge, begin: Edge, behind: CaptureSummary | None = None) -> Counter[str]:
         """Return how ``MENDED`` change where a beginning is read ``behind`` an end: each as if nothing came then."""
         segments = self._first_segments(begin)
         alone, before, rest = CaptureSummary(), CaptureSummary(), self._rest_of(end)
@@ -461,7 +443,7 @@ class Joiner:
         return Collector(summary, capture=capture, ports=ports, apis=apis, limit=DEFAULT_LIMIT)
 
     def _behind(
-        self, end: End, rest: Any, file: str = "", summary: CaptureSummary | None = None, *, again: bool = False
+        self, end: Edge, rest: Any, file: str = "", summary: CaptureSummary | None = None, *, again: bool = False
     ) -> tuple[Collector, OpenRequests] | None:
         """Return what reads a connection on behind an end and a rest, and the requests open there."""
         flow, key = end.border.flow, end.border.key
@@ -483,19 +465,19 @@ class Joiner:
                 self._rows.add_event(event)
         return collector, requests
 
-    def _rest(self, end: End, begin: Begin) -> list[tuple[int, Segment]] | None:
+    def _rest(self, end: Edge, begin: Edge) -> list[tuple[int, Segment]] | None:
         """Return what there is of the packet between an end and a beginning; None: more is missing there."""
         missing = skipped(end.border, begin.border)
         rest = self._rest_of(end) if missing else []
         return rest if sum(each.on_wire for _time_ns, each in rest) == missing else None
 
-    def _rest_of(self, end: End) -> list[tuple[int, Segment]]:
+    def _rest_of(self, end: Edge) -> list[tuple[int, Segment]]:
         """Return what there is of the packet within which a part ends."""
         with suppress(*_DAMAGES):
             return self._segments_of(end.state, _REST, end.border.key)
         return []
 
-    def _first_segments(self, begin: Begin) -> list[tuple[int, Segment]]:
+    def _first_segments(self, begin: Edge) -> list[tuple[int, Segment]]:
         return self._segments_of(begin.part, b"", begin.border.flow)
 
     def _segments_of(self, part: str, kind: bytes, flow: bytes) -> list[tuple[int, Segment]]:
@@ -504,7 +486,7 @@ class Joiner:
         packed = self._segments.get(part, {}).get(kind + min(flow, reverse(flow)), ())
         return [each for data in packed for each in unpacked_segments(flow, data)]
 
-    def _holds_again(self, end: End, begin: Begin) -> bool:
+    def _holds_again(self, end: Edge, begin: Edge) -> bool:
         """Whether data behind a beginning was there before an end, too late to be sent again: by another clock."""
         with suppress(*_DAMAGES):
             for time_ns, segment in self._first_segments(begin):
@@ -522,7 +504,7 @@ class Joiner:
             self._rows.add_frame(request)
             self._rows.add_unanswered(request)
 
-    def _take_back(self, end: End, begin: Begin) -> None:
+    def _take_back(self, end: Edge, begin: Edge) -> None:
         """Take back what a beginning told of requests before an end; give what the end's part tells alone."""
         segments, found = self._first_segments(begin), self._behind(end, self._rest(end, begin) or ())
         if found is None:
@@ -539,9 +521,9 @@ class Joiner:
         if (found := self._behind(end, self._rest_of(end))) is not None:
             self._end(*found)
 
-    def _own_end(self, begin: Begin) -> list[End]:
+    def _own_end(self, begin: Edge) -> list[Edge]:
         """Return where a beginning's connection stands at the end of its part, as that tells alone."""
-        own = End(begin.part, begin.capture, begin.border, begin.part, begin.place)
+        own = begin._replace(state=begin.part, file="")
         found = self._behind(own, ())
         return [own._replace(border=border) for border in found[0].endings()] if found else []
 

@@ -6,7 +6,7 @@ import pytest
 
 from kproto.capture.borders import Border
 from kproto.capture.link import Segment
-from kproto.tables.joining import Begin, End, Joiner, matched
+from kproto.tables.joining import Edge, Joiner, matched
 from kproto.tables.scanning import Selection
 
 FLOW = bytes([10, 0, 0, 1, 10, 0, 0, 2, 200, 0, 35, 132])
@@ -21,8 +21,8 @@ def test_parts_of_a_request_are_joined_in_its_order_though_all_acknowledge_the_s
         return Border(FLOW, stands[number], time_ns, is_sure=False)
 
     for order in permutations(range(3)):
-        ends = [End(f"{n}", "a", border(n + 1, times[n] + 10), f"{n}", "a") for n in order]
-        begins = [Begin(f"{n}", "a", f"{n}", border(n, times[n]), "a") for n in order]
+        ends = [Edge(f"{n}", "a", border(n + 1, times[n] + 10), "a", state=f"{n}") for n in order]
+        begins = [Edge(f"{n}", "a", border(n, times[n]), "a", file=f"{n}") for n in order]
         assert [(end.part, begin.part) for end, begin in matched(ends, begins)] == [("0", "1"), ("1", "2")]
 
 
@@ -36,6 +36,6 @@ def test_data_that_was_there_minutes_before_an_end_is_of_another_clock(
     joiner = Joiner(Selection(), {}.get, lambda _edges: "")
     segment = Segment(FLOW, at, 50, 0, bytes(100), 0, 100, 100)
     monkeypatch.setattr(joiner, "_first_segments", lambda _begin: [(late_s * 10**9, segment)])
-    end = End("0", "a", Border(FLOW, (1000, 50), 0, is_sure=True), "0", "a")
-    begin = Begin("1", "b", "1", Border(FLOW, (at, 50), late_s * 10**9, is_sure=True), "b")
+    end = Edge("0", "a", Border(FLOW, (1000, 50), 0, is_sure=True), "a", state="0")
+    begin = Edge("1", "b", Border(FLOW, (at, 50), late_s * 10**9, is_sure=True), "b", file="1")
     assert joiner._holds_again(end, begin) is is_again

@@ -19,7 +19,7 @@ from kproto.capture.file_ends import FileEnds
 from kproto.tables import SCAN, read
 from kproto.tables.brokers import BrokerDirectory
 from kproto.tables.filters import Filters
-from kproto.tables.joining import MENDED, Begin, End, Joiner
+from kproto.tables.joining import MENDED, Edge, Joiner
 from kproto.tables.reading import TableReader
 from kproto.tables.recordings import Known, PartRead, read_parts, read_together
 from kproto.tables.scanning import Selection
@@ -41,8 +41,8 @@ class Shelf:
     def __init__(self) -> None:
         self.known = Known()
         self.batches: list[pa.RecordBatch] = []
-        self.ends: list[End] = []
-        self.begins: list[Begin] = []
+        self.ends: list[Edge] = []
+        self.begins: list[Edge] = []
         self.edges: dict[str, bytes] = {}
         self.changes: Counter[str] = Counter()
         self.connections: dict[bytes, bytes] = {}
@@ -60,8 +60,8 @@ class Shelf:
             self.known.note(part)
             if part.edges is not None:
                 label = part.recording.capture
-                self.ends += [End(part.edges, label, border, part.edges, label) for border in part.ends]
-                self.begins += [Begin(part.edges, label, part.file, border, label) for border in part.begins]
+                self.ends += [Edge(part.edges, label, border, label, state=part.edges) for border in part.ends]
+                self.begins += [Edge(part.edges, label, border, label, file=part.file) for border in part.begins]
         joiner = Joiner(Selection(), self.edges.get, self.store)
         self.batches += joiner.join(self.ends, self.begins)
         self.ends, self.begins = joiner.ends, joiner.begins
