@@ -118,7 +118,7 @@ def _requests_of_capture(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
     reader = TableReader(Filters(), facts, states=False, cluster=first["cluster"][0].as_py())
     scanned = (_as_scan(batch) for batch in chain([first], rest))
     found = [reader.tables(part, last=last)["requests"] for part, last in stretches(scanned)]
-    BrokerFacts.teach(directory, [facts])
+    facts.teach(directory)
     for requests in found:
         answered = pc.is_valid(requests["response_frame_id"])
         values = {

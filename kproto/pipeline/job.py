@@ -27,13 +27,14 @@ from kproto.capture.summary import KRAFT_TRAFFIC
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.pipeline.captures import gather_parts, selection_of
 from kproto.pipeline.changed import ChangedTables
-from kproto.pipeline.facts import BrokersOfCluster
+from kproto.pipeline.facts import changes_ids, facts_as_bytes, stored_facts
 from kproto.pipeline.metadata_log import LogPlan, is_of_log, logs_among, make_log, plan_log, without_logs
 from kproto.pipeline.settling import settle, without_superseded
 from kproto.pipeline.stages import SMALL_TABLES, gather, learn, merged_rows, small_table, with_connections
 from kproto.pipeline.staging import read_staged
 from kproto.pipeline.tasks import SETTLED_ON_DRIVER, count_changes, make_tables
 from kproto.tables.arrays import plain_text, rows_of, with_column
+from kproto.tables.brokers import BrokerFacts
 from kproto.tables.files import expand, open_file
 from kproto.tables.filters import Filters
 from kproto.tables.joining import MENDED, Edge, Joiner, border_rows, borders_of, going_on, matched
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
     from kproto.pipeline.output import OutputDirectory
     from kproto.pipeline.stages import StagedPart, TaskOutput
+    from kproto.tables.brokers import BrokerDirectory
     from kproto.tables.places import Place
     from kproto.tables.recordings import PartRead, PartToRead
 
@@ -327,8 +329,8 @@ class _Job:
         may_lack = self._adds or self._names_log or self.shows_kraft
         if not may_lack and not any(piece.requests for piece in pieces):
             raise CaptureError(why_nothing(small_table(paths, "bad_inputs").to_pylist()))
-        former = BrokersOfCluster.stored(self._stored.run, self._facts.get(cluster))
-        knowledge = learn(pieces, self._filters, [former.facts])
+        former = stored_facts(self._stored.run, self._facts.get(cluster))
+        knowledge = learn(pieces, self._filters, [former])
         knowledge.connections = joiner.connections
         self._on_step("writing tables")
         watermark_us = _midnight_us(self._stored.facts.get("watermarks", {}).get(cluster))
@@ -347,9 +349,10 @@ class _Job:
         small = self._small(pieces, parts, joiner, watermark_us, made if settled.expired else None, again)
         if cluster in self._facts:
             self._new.drop_beside({self._facts[cluster]})
-        facts = former.with_all([piece.facts for piece in pieces], made.addresses)
+        facts = BrokerFacts.joined([former, *(piece.facts for piece in pieces)])
+        facts.addresses |= made.addresses
         self._facts[cluster] = f"brokers-{uuid.uuid4().hex}"
-        write_whole(self._work / self._facts[cluster], facts.to_bytes())
+        write_whole(self._work / self._facts[cluster], facts_as_bytes(facts))
         self._new.keep_beside(self._facts[cluster], self._work)
         made.figures.changes = count_changes(self._spark, made)
         made.figures.add(small)
@@ -635,9 +638,9 @@ class _Job:
         borders = KnownTable(self._stored, "known_borders").rows(renamed, "conn_id")
         self._new.know("known_borders", with_connections(borders, ids))
 
-    def _set_broker_ids(self, former: BrokersOfCluster, directory: Any, cluster: str) -> None:
+    def _set_broker_ids(self, former: BrokerFacts, directory: BrokerDirectory, cluster: str) -> None:
         """Give stored requests the broker ids that all recordings together tell, where these are others now."""
-        if not former.changed_by(directory, self._filters):
+        if not changes_ids(former, directory, self._filters):
             return
         for file in self._stored.paths("requests"):
             table = read_parquet(self._stored.place(file))

@@ -214,7 +214,7 @@ def learn(pieces: Iterable[StagedPart], filters: Filters, earlier: Iterable[Brok
     """
     pieces = list(pieces)
     directory = BrokerDirectory(filters.broker_ids)
-    BrokerFacts.teach(directory, [*earlier, *(piece.facts for piece in pieces)])
+    BrokerFacts.joined([*earlier, *(piece.facts for piece in pieces)]).teach(directory)
     seen = Epochs()
     for piece in pieces:
         found = piece.seen

@@ -213,11 +213,13 @@ class BrokerFacts:
     Attributes:
         listeners: When which capture listed which live brokers, each list where it differs from the one before.
         replicas: For each capture and address the replicas that all partitions sent there have in common.
+        addresses: Capture point, IP and port of the receivers of requests, of what is stored.
     """
 
     def __init__(self) -> None:
         self.listeners: list[tuple[int, str, Listeners]] = []
         self.replicas: dict[tuple[str, tuple[str, int]], frozenset[BrokerId]] = {}
+        self.addresses: set[tuple[str, str, int]] = set()
         self._listed: dict[str, Listeners] = {}
         self._known: dict[Listeners, Listeners] = {}  # equal lists are one object, also where facts are pickled
 
@@ -238,12 +240,21 @@ class BrokerFacts:
         """Return none: a part of the captures is not enough to know the ids."""
         return []
 
-    @staticmethod
-    def teach(directory: BrokerDirectory, parts: Iterable[BrokerFacts]) -> None:
-        """Let a directory learn all parts, in the order of time."""
-        parts = list(parts)
-        for fact in sorted((fact for part in parts for fact in part.listeners), key=lambda fact: fact[:2]):
-            directory.learn_listeners(*fact)
+    @classmethod
+    def joined(cls, parts: Iterable[BrokerFacts]) -> BrokerFacts:
+        """Return the facts of all parts."""
+        every = cls()
         for part in parts:
+            every.listeners += part.listeners
+            every.addresses |= part.addresses
             for (capture, address), common in part.replicas.items():
-                directory.learn_replicas(capture, address, common)
+                every.learn_replicas(capture, address, common)
+        every.listeners = [*dict.fromkeys(every.listeners)]
+        return every
+
+    def teach(self, directory: BrokerDirectory) -> None:
+        """Let a directory learn them, in the order of time."""
+        for fact in sorted(self.listeners, key=lambda fact: fact[:2]):
+            directory.learn_listeners(*fact)
+        for (capture, address), common in self.replicas.items():
+            directory.learn_replicas(capture, address, common)

@@ -15,7 +15,7 @@ from table_truth import CAPTURES
 
 from kproto.errors import ConfigurationError
 from kproto.pipeline import OutputDirectory, analyze, unchanged
-from kproto.pipeline.facts import BrokersOfCluster
+from kproto.pipeline.facts import changes_ids, facts_as_bytes, stored_facts
 from kproto.pipeline.upkeep import compact, expire
 from kproto.tables import TABLES, Filters, read
 from kproto.tables.brokers import BrokerDirectory, BrokerFacts
@@ -157,12 +157,12 @@ def test_what_new_captures_tell_of_the_brokers_changes_former_requests(tmp_path:
     known.learn_listeners(5, "a", [(1, "10.0.0.1", 9092)])
     new.learn_listeners(7, "b", [(2, "10.0.0.2", 9092)])
     together = BrokerDirectory()
-    BrokerFacts.teach(together, [known, new])
-    former = BrokersOfCluster(known, {("a", "10.0.0.1", 9092)})
-    assert not former.changed_by(together, Filters())
-    former = former.with_all([], {("a", "10.0.0.2", 9092)})  # nothing told its id when the former run was made
-    (tmp_path / "brokers-1").write_bytes(former.to_bytes())
-    assert BrokersOfCluster.stored(tmp_path, "brokers-1").changed_by(together, Filters())
+    BrokerFacts.joined([known, new]).teach(together)
+    known.addresses.add(("a", "10.0.0.1", 9092))
+    assert not changes_ids(known, together, Filters())
+    known.addresses.add(("a", "10.0.0.2", 9092))  # nothing told its id when the former run was made
+    (tmp_path / "brokers-1").write_bytes(facts_as_bytes(known))
+    assert changes_ids(stored_facts(tmp_path, "brokers-1"), together, Filters())
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -118,7 +118,7 @@ def test_captures_with_the_same_brokers_hold_their_lists_once() -> None:
             facts.learn_listeners(10 + n, f"{n}.pcap", list(before))
             facts.learn_listeners(5000 + n, f"{n}.pcap", list(after))
         directory = BrokerDirectory()
-        BrokerFacts.teach(directory, [pickle.loads(pickle.dumps(facts))])
+        pickle.loads(pickle.dumps(facts)).teach(directory)
         assert directory.history_of(("10.0.1.7", 9092), "3.pcap") == [(13, 257), (5003, 1257)]
         assert directory.history_of(("10.0.1.7", 9092), "another.pcap") == [(10, 257), (5000, 1257)]
         sizes.append(len(pickle.dumps((facts, directory))))
