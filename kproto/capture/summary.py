@@ -376,5 +376,11 @@ class CaptureSummary:
         )
 
 
+SAID_OF_READ: Final = (
+    "no control request|no Kafka request|no TCP data|no packet in it|without packets|no line |no LeaderAndIsr|"
+    "TLS inside|(is|are) not read; capture on"
+)
+"""A pattern of what ``CaptureSummary.problem`` says, and of nothing that is said of files that cannot be read."""
+
 KRAFT_TRAFFIC: Final = "a KRaft cluster's traffic"
 """What a capture without control requests is, where the nodes of a KRaft cluster talk: its metadata log is read."""

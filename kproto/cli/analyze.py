@@ -26,7 +26,7 @@ from kproto.cli.summary_text import page_of
 from kproto.errors import CaptureError, ConfigurationError, first_reasons
 from kproto.tables.files import is_uri
 from kproto.tables.points import DEFAULT_CLUSTER
-from kproto.text import counted, printable
+from kproto.text import counted, from_here, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,9 +53,10 @@ same tables in Python, without Spark: kproto.tables.read.
 
 \b
 Tables, in Parquet, below DIR: requests, responses, partition_errors,
-partition_states, frames, bodies, brokers, captures, bad_inputs. kproto
-tables describes every column. partition_states holds each distinct body
-once, however many brokers got it; requests.body_id joins it.
+partition_states, frames, bodies, brokers, live_brokers, captures,
+bad_inputs. kproto tables describes every column. partition_states holds
+each distinct body once, however many brokers got it; requests.body_id
+joins it.
 
 \b
 Examples:
@@ -167,6 +168,7 @@ def command(
         _follow(captures, directory, session, filters=filters, **labels)
         return
     run = unchanged(paths, directory, filters, **labels)
+    is_new = run is None
     if run is None:
         directory.check_writable()
         small = sum(map(file_size, paths)) < _SMALL
@@ -199,7 +201,7 @@ def command(
         facts |= {"bodies_decoded": run.bodies_decoded, "tables": run.rows}
         print(json.dumps(facts | run.summary))
     else:
-        print_sections([*sections, _tables(run, out)])
+        print_sections([*sections, _tables(run, out, is_new=is_new)])
     if report is not None:
         print(page_written(out, report), file=sys.stderr)
     elif sys.stderr.isatty():
@@ -213,7 +215,8 @@ def _follow(
     from kproto.pipeline import follow
 
     if len(captures) != 1 or not (is_uri(captures[0]) or Path(captures[0]).is_dir()):
-        raise ConfigurationError("--follow takes one directory, in which captures arrive")
+        what = "; name it alone" if len(captures) > 1 else f": {captures[0]} is none"
+        raise ConfigurationError(f"--follow takes one directory, in which captures arrive{what}")
 
     def said(run: Run) -> None:
         print(
@@ -257,14 +260,15 @@ def _settings(texts: Sequence[str]) -> dict[str, str]:
     return settings
 
 
-def _tables(run: Run, out: Place) -> Section:
+def _tables(run: Run, out: Place, *, is_new: bool) -> Section:
     rows = run.rows
+    done = f", {run.seconds:.1f} s" if is_new else "; nothing was new"
     return Section(
         "Tables",
         ["table", ">rows"],
         [[name, str(count)] for name, count in rows.items()],
-        text=f"in {out}: {counted(len(run.inputs), 'capture')}, {counted(rows['frames'], 'frame')} with "
-        f"{counted(rows['bodies'], 'distinct body')}, {run.seconds:.1f} s",
+        text=f"in {out}: {counted(rows['captures'], 'capture')}, {counted(rows['frames'], 'frame')} with "
+        f"{counted(rows['bodies'], 'distinct body')}{done}",
     )
 
 
@@ -277,7 +281,7 @@ def _readable(captures: Sequence[str]) -> list[str]:
         CaptureError: A file that the user named is no capture, or no file can be read: told before Spark starts.
     """
     from kproto.capture.capture_points import capture_files
-    from kproto.capture.source import faults_of
+    from kproto.capture.source import faults_of, file_name
     from kproto.metadata_log.finding import find
     from kproto.tables.files import expand, open_file
 
@@ -286,6 +290,7 @@ def _readable(captures: Sequence[str]) -> list[str]:
     logs, captures = find(captures)
     files = capture_files(expand(captures)) if captures or not logs else []
     faults = faults_of(files, opener=open_file)
+    faults = {file: from_here(f"{file}{why.removeprefix(file_name(file))}") for file, why in faults.items()}
     there = {name if is_uri(name) else str(Path(name).resolve()) for name in captures}
     named = next((file for file in faults if file in there), None)
     if named is not None:

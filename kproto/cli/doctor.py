@@ -135,6 +135,8 @@ def command(
     a finding says "cannot tell".
     """
     if explain is not None:
+        if form == "json":
+            raise ConfigurationError("--explain is text; try --format text")
         print(*_explanation(explain), sep="\n")
         return
     if not sources:

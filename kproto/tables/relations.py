@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from kproto.api import CONTROL_APIS, ApiKey
 from kproto.capture.capture_points import without_number
 from kproto.capture.collector import CAPTURE_ENDED
+from kproto.capture.summary import SAID_OF_READ
 from kproto.tables.arrays import rows_of
 from kproto.tables.brokers import id_at
 from kproto.tables.clusters import NODE
@@ -441,5 +442,6 @@ def judged_together(bad_inputs: pa.Table, captures: pa.Table) -> pa.Table:
             speaking |= {place, *(server for is_kafka, server in every if is_kafka)}
     silent = {row["file"] for row, place in zip(rows, places, strict=True) if place.isdisjoint(speaking)}
     others = pa.array(sorted({row["file"] for row in rows} - silent), pa.string())
-    excused = pc.and_(pc.is_null(bad_inputs["offset"]), pc.is_in(bad_inputs["file"], value_set=others))
+    read = pc.and_(pc.is_null(bad_inputs["offset"]), pc.match_substring_regex(bad_inputs["reason"], SAID_OF_READ))
+    excused = pc.and_(read, pc.is_in(bad_inputs["file"], value_set=others))
     return bad_inputs.filter(pc.invert(excused))

@@ -119,6 +119,7 @@ def test_all_rules_and_limits_are_listed() -> None:
     text = doctor("--explain", "all").stdout
     assert all(rule in text for rule in RULES)
     assert "offline=30 (s)" in text
+    assert "--explain is text" in doctor("--explain", "all", "--format", "json").stderr
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,21 @@ def test_bad_inputs_are_warned_of_in_one_line(spark: SparkSession, tmp_path: Pat
     assert f"with 2 more bad inputs in 3 files; all stand in the table bad_inputs: kproto query {out}" in line
     bad = pq.read_table(out / "bad_inputs").to_pylist()
     assert {row["file"] for row in bad} == {"good.pcap", "garbage.pcap", "empty.pcapng"}
-    assert run(recorded, "--out", out).stderr.splitlines() == [line]
+    again = run(recorded, "--out", out)
+    assert again.stderr.splitlines() == [line]
+    assert f"in {out}: 1 capture, " in result.stdout
+    assert "; nothing was new" in again.stdout
+
+
+def test_what_cannot_be_read_is_named_by_its_path(tmp_path: Path) -> None:
+    for host in "ab":
+        (tmp_path / host).mkdir()
+    (tmp_path / "a" / "control.pcap").write_bytes(gzip.decompress(CAPTURE.read_bytes()))
+    empty, gone, out = tmp_path / "b" / "control.pcap", tmp_path / "gone", tmp_path / "out"
+    empty.touch()
+    for named in ([tmp_path / "a", empty], [empty.parent]):
+        assert f"kproto: {empty}: an empty file" in run(*named, "--out", out).stderr
+    assert f"{gone} is none" in run("--follow", gone, "--out", out).stderr
 
 
 @pytest.mark.spark

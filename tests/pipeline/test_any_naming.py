@@ -437,6 +437,17 @@ def test_a_file_without_control_requests_is_excused_as_others_have_some(files: A
     assert read(folder)["bad_inputs"].num_rows == 0
 
 
+def test_a_file_that_cannot_be_read_is_not_excused_by_another_hosts_file_of_its_name(tmp_path: Path) -> None:
+    out, folders = tmp_path / "tables", [tmp_path / host for host in "ab"]
+    for folder, data in zip(folders, (pcap(CONTROL, ETHERNET), b""), strict=True):
+        folder.mkdir()
+        (folder / "control.pcap").write_bytes(data)
+    run(out, *folders)
+    (row,) = table_dataset(current_tables(out), "bad_inputs").to_table().to_pylist()
+    assert row["reason"] == f"{tmp_path}/b/control.pcap: an empty file; nothing was recorded in it"
+    assert read(*folders)["bad_inputs"].to_pylist() == [row]
+
+
 @pytest.mark.parametrize("first", few([2, 1, 3, 4]))
 def test_a_connection_counts_once_wherever_files_cut_it(first: int, tmp_path: Path) -> None:
     """Where its first file has its opening alone, half a request, or a request that is believed for want of more.
