@@ -290,7 +290,8 @@ def _readable(captures: Sequence[str]) -> list[str]:
     logs, captures = find(captures)
     files = capture_files(expand(captures)) if captures or not logs else []
     faults = faults_of(files, opener=open_file)
-    faults = {file: from_here(f"{file}{why.removeprefix(file_name(file))}") for file, why in faults.items()}
+    for file, why in faults.items():
+        faults[file] = from_here(file + why.removeprefix(file).removeprefix(file_name(file)))
     there = {name if is_uri(name) else str(Path(name).resolve()) for name in captures}
     named = next((file for file in faults if file in there), None)
     if named is not None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from contextlib import contextmanager
 from datetime import UTC
 from typing import TYPE_CHECKING
 
@@ -11,6 +14,7 @@ import click
 from kproto.cli.options import PlaceType, format_option
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime
 
     from kproto.tables.places import Place
@@ -120,7 +124,8 @@ def expire(directory: Place, before: datetime) -> None:
     from kproto.pipeline import OutputDirectory
     from kproto.pipeline.upkeep import expire as remove
 
-    removed = remove(OutputDirectory(directory), before.replace(tzinfo=UTC))
+    with _room_in(directory):
+        removed = remove(OutputDirectory(directory), before.replace(tzinfo=UTC))
     rows = ", ".join(f"{count} of {name}" for name, count in removed.items() if count)
     print(f"{directory}: removed {rows}" if rows else f"{directory}: no rows before {before:%Y-%m-%d}")
 
@@ -132,7 +137,8 @@ def compact(directory: Place) -> None:
     from kproto.pipeline import OutputDirectory
     from kproto.pipeline.upkeep import compact as join
 
-    before, after = join(OutputDirectory(directory))
+    with _room_in(directory):
+        before, after = join(OutputDirectory(directory))
     print(f"{directory}: {before} files before, {after} now")
 
 
@@ -146,5 +152,18 @@ def rollup(directory: Place) -> None:
     """
     from kproto.query.rollups import roll_up
 
-    made, every = roll_up(directory)
+    with _room_in(directory):
+        made, every = roll_up(directory)
     print(f"{directory}: {made} of {every} days rolled up")
+
+
+@contextmanager
+def _room_in(directory: Place) -> Iterator[None]:
+    """Say which disk is full, and what to do: pyarrow's words name no file."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        what = os.strerror(e.errno).lower()
+        raise click.ClickException(f"{directory}: {what}; free some space (df -h shows the disks)") from e

@@ -601,7 +601,8 @@ def _read_part(
         return (yield from _read_part(part._replace(begin=0), selection, found, store))
     except (CaptureError, OSError) as e:
         reason = str(e) if isinstance(e, CaptureError) else f"{summary.file}: {e.strerror or e}"
-        rows.add_bad_input(summary.reading or summary.file, part.file + reason.removeprefix(summary.file))
+        reason = part.file + reason.removeprefix(part.file).removeprefix(summary.file)
+        rows.add_bad_input(summary.reading or summary.file, reason)
         if known_packets:  # of captures before it
             _add(rows, requests, reader.connections.end())
             _end(rows, requests, summary, part)

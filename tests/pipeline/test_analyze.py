@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -128,15 +129,21 @@ def test_bad_inputs_are_warned_of_in_one_line(spark: SparkSession, tmp_path: Pat
     assert "; nothing was new" in again.stdout
 
 
-def test_what_cannot_be_read_is_named_by_its_path(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_named_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for host in "ab":
         (tmp_path / host).mkdir()
     (tmp_path / "a" / "control.pcap").write_bytes(gzip.decompress(CAPTURE.read_bytes()))
     empty, gone, out = tmp_path / "b" / "control.pcap", tmp_path / "gone", tmp_path / "out"
     empty.touch()
     for named in ([tmp_path / "a", empty], [empty.parent]):
-        assert f"kproto: {empty}: an empty file" in run(*named, "--out", out).stderr
+        assert run(*named, "--out", out).stderr == f"kproto: {empty}: an empty file; nothing was recorded in it\n"
     assert f"{gone} is none" in run("--follow", gone, "--out", out).stderr
+
+    def refuse(name: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+
+    monkeypatch.setattr("kproto.tables.files.open_file", refuse)
+    assert run(empty, "--out", out).stderr.startswith(f"kproto: {empty}: permission denied; ")
 
 
 @pytest.mark.spark

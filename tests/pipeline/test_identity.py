@@ -332,7 +332,8 @@ def test_a_file_that_cannot_be_opened_is_read_as_soon_as_it_can(
     for module in (recordings, scanning):
         monkeypatch.setattr(module, "open_file", refuse)
     given = [str(first), str(second)]
-    assert run(first, second).bad_inputs[0].file == "b.pcap"
+    (bad,) = run(first, second).bad_inputs
+    assert (bad.file, bad.reason.split("; ")[0]) == ("b.pcap", f"{second}: permission denied")
     assert unchanged(given, OutputDirectory(out)) is not None
     monkeypatch.undo()
     assert unchanged(given, OutputDirectory(out)) is None

@@ -302,3 +302,15 @@ def test_the_command_says_what_was_done(tables: Path) -> None:
     absent = run_kproto("tables", "compact", tables / "absent")
     assert absent.exit_code == 2
     assert "no such file or directory" in absent.stderr
+
+
+@pytest.mark.parametrize("arguments", [["compact"], ["expire", "--before", "2100-01-01"], ["rollup"]])
+def test_a_full_disk_is_named(arguments: list[str], tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **_options: object) -> None:
+        raise OSError(28, "Error writing bytes to file. Detail: [errno 28] No space left on device")
+
+    monkeypatch.setattr("pyarrow.parquet.write_table", full)
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter", full)
+    result = run_kproto("tables", *arguments, tables)
+    assert result.exit_code == 2
+    assert result.stderr == f"kproto: {tables}: no space left on device; free some space (df -h shows the disks)\n"
