@@ -15,6 +15,7 @@ import click
 
 from kproto.cli.footer import saying_zone, warn_of_bad_inputs
 from kproto.cli.options import PlaceType, among, format_option, reading_options
+from kproto.cli.progress import waited
 from kproto.cli.settings import text_of
 from kproto.cli.text import moment_text, terminal_width
 from kproto.errors import CaptureError, ConfigurationError
@@ -150,8 +151,10 @@ def command(
     bad = SEVERITIES[: SEVERITIES.index(fail_on) + 1] if fail_on is not None else ()
     is_bad = False
     used = [option for option, value in (("--rule", rules), ("--ignore", ignored), ("--baseline", baseline)) if value]
-    for name, facts in _judged(sources, filters, cluster, redact=redact):
-        every = findings(facts, given)
+    judged = (
+        (name, facts, findings(facts, given)) for name, facts in _judged(sources, filters, cluster, redact=redact)
+    )
+    for name, facts, every in waited(judged, "judging"):
         found = [f for f in every if f.rule in wanted and (name, *f.key) not in known]
         left_out = Counter(f.rule for f in every) - Counter(f.rule for f in found)
         is_bad = is_bad or any(finding.severity in bad for finding in found)

@@ -1,16 +1,20 @@
-"""Shows the progress of reading on standard error, if that is a terminal."""
+"""Shows on standard error, if that is a terminal, how far reading is, or that a command is at work."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from rich.progress import Progress
+
+_T = TypeVar("_T")
 
 _QUIET_SECONDS: Final = 1.0
 """Seconds before the bar appears, and after each line of output."""
@@ -55,6 +59,41 @@ class ReadingProgress:
         bar.add_task("", total=None)
         bar.start()
         return bar
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say what a command does, and for how long, once that takes a while; what is printed meanwhile overwrites it."""
+    terminal, begun, over = sys.stderr, time.monotonic(), threading.Event()
+    if not terminal.isatty():
+        yield
+        return
+
+    def show() -> None:
+        said = ""
+        while not over.wait(_QUIET_SECONDS):
+            said = f"{what}, {time.monotonic() - begun:.0f} s"
+            print(said, end="\r", file=terminal, flush=True)
+        print(" " * len(said), end="\r" * bool(said), file=terminal, flush=True)
+
+    shows = threading.Thread(target=show, name="kproto-waiting", daemon=True)
+    shows.start()
+    try:
+        yield
+    finally:
+        over.set()
+        shows.join()
+
+
+def waited(items: Iterable[_T], what: str) -> Iterator[_T]:
+    """Yield items; while one of them takes a while, say what is done."""
+    found = iter(items)
+    while True:
+        with waiting(what):
+            item = list(islice(found, 1))
+        if not item:
+            return
+        yield item.pop()
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from click.shell_completion import CompletionItem
 from kproto.api import api_name
 from kproto.cli.no_pandas import keep_pandas_out
 from kproto.cli.options import among, answer_filters, cluster_option, format_option, timed
+from kproto.cli.progress import waiting
 from kproto.cli.table_source import span_of_tables, tables_of
 from kproto.cli.text import LEADERS
 from kproto.cli.times import moment_ns
@@ -164,11 +165,12 @@ def command(
         question or at or begin or end or others or since or until or limit or of_rows != Filters()
     ):
         raise ConfigurationError("--sql is a whole query; put conditions and LIMIT into it, and name no question")
-    run = tables_of([place_of(source) for source in sources], filters)
+    with waiting("reading"):
+        run = tables_of([place_of(source) for source in sources], filters)
     once = any(source == "-" or is_uri(source) or is_pipe(source) for source in sources)
     if question == "isr" and isinstance(run, dict) and not once:
         run["isr_requests"] = isr_requests(*sources)
-    with ExitStack() as opened:
+    with waiting("asking"), ExitStack() as opened:
         tables = opened.enter_context(open_tables(run, cluster, filters.broker_ids))
         if sql is not None:
             answer = ask_sql(tables, sql)

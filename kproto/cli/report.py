@@ -11,6 +11,7 @@ import click
 
 from kproto.cli.no_pandas import keep_pandas_out
 from kproto.cli.options import PlaceType, reading_options
+from kproto.cli.progress import waiting
 from kproto.cli.table_source import tables_of
 from kproto.errors import ConfigurationError
 from kproto.text import counted, printable
@@ -80,10 +81,11 @@ def command(sources: tuple[Place, ...], filters: Filters, *, cluster: str | None
 
     is_piped = str(out) == "-"
     limits = Limits(partitions=partitions, states=10 * partitions)
-    facts = write_report(
-        tables_of(sources, filters), sys.stdout.buffer if is_piped else out, limits=limits, cluster=cluster,
-        broker_ids=filters.broker_ids,
-    )  # fmt: skip
+    with waiting("writing the report"):
+        facts = write_report(
+            tables_of(sources, filters), sys.stdout.buffer if is_piped else out, limits=limits, cluster=cluster,
+            broker_ids=filters.broker_ids,
+        )  # fmt: skip
     lines = [*_outstanding(facts["findings"])]
     lines = ["What stands out", *lines] if lines else ["Nothing stands out."]
     lines += [f"note: {printable(text)}" for text in facts["cut"]]
@@ -119,7 +121,9 @@ def page_written(tables: Place, out: Path) -> str:
     """Write the report on tables; return a line that names its file."""
     from kproto.report import write_report
 
-    return _place(write_report(tables, out), out)
+    with waiting("writing the report"):
+        facts = write_report(tables, out)
+    return _place(facts, out)
 
 
 def _place(facts: dict[str, Any], out: Path) -> str:

@@ -12,6 +12,7 @@ from kproto.api import CONTROL_APIS, api_name
 from kproto.cli.footer import absent_from, saying_zone, warn_of_bad_inputs
 from kproto.cli.no_pandas import keep_pandas_out
 from kproto.cli.options import CaptureCommand, capture_filters, cluster_option, format_option
+from kproto.cli.progress import waiting
 from kproto.errors import CaptureError, ConfigurationError
 from kproto.text import printable
 
@@ -62,12 +63,14 @@ def command(captures: tuple[str, ...], filters: Filters, *, cluster: str | None,
     from kproto.tables.resolved import by_cluster, resolved_pieces
     from kproto.verdicts.summary import summarize
 
-    clusters = by_cluster(saying_zone(resolved_pieces(captures, filters, cluster)))
+    with waiting("reading"):
+        clusters = by_cluster(saying_zone(resolved_pieces(captures, filters, cluster)))
     is_empty = True
     bad: list[dict[str, Any]] = []
     for name, pieces in clusters:
         facts = _FactPieces()
-        summary = summarize(pieces if filters.by_request else facts.kept(pieces))
+        with waiting("summing up"):
+            summary = summarize(pieces if filters.by_request else facts.kept(pieces))
         bad = summary["bad_inputs"]  # of all clusters
         if summary["requests"]:
             is_empty = False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kproto.cli.options import PlaceType, format_option
+from kproto.cli.progress import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,7 +162,8 @@ def rollup(directory: Place) -> None:
 def _room_in(directory: Place) -> Iterator[None]:
     """Say which disk is full, and what to do: pyarrow's words name no file."""
     try:
-        yield
+        with waiting("writing tables"):
+            yield
     except OSError as e:
         if e.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
