@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from kproto.pipeline.changed import ChangedTables
 from kproto.pipeline.settling import JOINED
 from kproto.tables.files import file_size
 from kproto.tables.known import KnownTable
-from kproto.tables.places import RemotePath, arrow_path, at_store, make_new, require_no_link
+from kproto.tables.places import RemotePath, at_store, make_new, require_no_link
 from kproto.tables.schemas import KNOWN
-from kproto.tables.stored import StoredTables, current_tables, read_parquet, whole_table
+from kproto.tables.stored import StoredTables, current_tables, opened_parquet, read_parquet, whole_table
 from kproto.tables.writing import BY_BODY, kind_of
 
 if TYPE_CHECKING:
@@ -158,8 +157,8 @@ def _groups(stored: StoredTables) -> list[list[str]]:
 
 def _clusters(file: Place) -> tuple[bytes, ...]:
     """The first and the last cluster of a file's rows, if its footer says: readers skip files without their cluster."""
-    path, files = arrow_path(file)
-    footer = pq.read_metadata(path, filesystem=files)
+    with opened_parquet(file) as opened:
+        footer = opened.metadata
     names = footer.schema.names
     if "cluster" not in names or not footer.num_rows:
         return ()
