@@ -299,8 +299,8 @@ class _Job:
         self._id = out.run.name
         self._work = out.run / "tasks"
         self.shows_kraft = False
+        self._plan = plan
         self._known = plan.known
-        self._ends = plan.ends
         self._filters = filters
         self._on_step = on_step
         self._adds = plan.stored is not None
@@ -311,7 +311,6 @@ class _Job:
         facts = self._stored.facts
         self._facts: dict[str, str] = facts.setdefault("facts", {})
         self._logs: dict[str, Any] = facts.setdefault("logs", {})
-        self._names_log = plan.names_log
         self._begun = set[bytes]()  # the ids of stored connections that may go on from an earlier part
         self._figures: dict[str, Any] | None = None
         run.bodies_decoded = facts.get("bodies_decoded", 0)
@@ -326,7 +325,7 @@ class _Job:
         taken_back = joiner.taken_back | self._told_otherwise(logs, pieces)
         paths = [piece.path for piece in pieces]
         self.shows_kraft = shows_kraft(small_table(paths, "captures"))
-        may_lack = self._adds or self._names_log or self.shows_kraft
+        may_lack = self._adds or self._plan.names_log or self.shows_kraft
         if not may_lack and not any(piece.requests for piece in pieces):
             raise CaptureError(why_nothing(small_table(paths, "bad_inputs").to_pylist()))
         former = stored_facts(self._stored.run, self._facts.get(cluster))
@@ -393,12 +392,14 @@ class _Job:
         self, parts: Sequence[PartToRead], cluster: str
     ) -> tuple[Sequence[PartToRead], list[PartRead], list[StagedPart], Joiner]:
         """Read parts and join them; where it shows that a recorder's clock was set, read all of its place in order."""
-        pieces, reads = gather_parts(self._spark, read_together(parts, self._ends), self._work, self._filters, cluster)
-        for read in reads:
-            self._known.note(read)
+        pieces, reads = gather_parts(
+            self._spark, read_together(parts, self._plan.ends), self._work, self._filters, cluster
+        )
         joined = self._join(parts, reads, pieces, cluster)
         if isinstance(joined, set):
             return self._read(self._known.in_order(parts, joined), cluster)
+        for read in reads:
+            self._known.note(read)
         return parts, reads, pieces, joined
 
     def _join(

@@ -140,7 +140,8 @@ class OutputDirectory:
         self.path.mkdir(parents=True, exist_ok=True)
         with locked(self.path) as self._check_lock:
             self._remove_other_runs()
-            self.run = self._new_run()
+            self.run = self.path / RUNS / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+            self.run.mkdir(parents=True)
             try:
                 with readable(self.path):
                     yield
@@ -182,11 +183,6 @@ class OutputDirectory:
         written.rename(self.path / MANIFEST)
         assert isinstance(run, Path)
         _link_tables(self.path, run, overwrite=self.overwrite)
-
-    def _new_run(self) -> Place:
-        run = self.path / RUNS / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
-        run.mkdir(parents=True)
-        return run
 
     def _remove_other_runs(self) -> None:
         """Remove the tables of runs that were killed, and of the run before the current one."""

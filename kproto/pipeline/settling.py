@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kproto.capture.collector import CAPTURE_ENDED
-from kproto.pipeline.stages import DROPPED
+from kproto.pipeline.stages import DROPPED, RELATED
 from kproto.pipeline.staging import StagedTables, read_staged
 from kproto.tables.places import place_of
 from kproto.tables.stored import read_parquet
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _READ: Final = [
     "frame_id", "body_id", "response_frame_id", "unmatched_reason", "decode_error", "error_code", "ts", "latency_us",
 ]  # fmt: skip
-_RELATED: Final = ("requests", "responses", "partition_errors", "frames")
 
 
 @dataclass(slots=True)
@@ -167,7 +166,7 @@ def without_superseded(stored: StoredTables, settled: Settled) -> Iterator[tuple
     """Yield stored files that have superseded requests, and what stays of each."""
     of_token: dict[str, list[bytes]] = {}
     answers: dict[str, set[bytes]] = {}
-    every = {token_of(file) for name in _RELATED for file in stored.paths(name)}
+    every = {token_of(file) for name in RELATED for file in stored.paths(name)}
     for file, ids in settled.superseded.items():
         theirs = read_parquet(stored.place(file), ["frame_id", "response_frame_id"])
         found = theirs.filter(pc.is_in(theirs["frame_id"], value_set=pa.array(ids, pa.binary())))
@@ -175,7 +174,7 @@ def without_superseded(stored: StoredTables, settled: Settled) -> Iterator[tuple
         for token in every if own == JOINED else {own, JOINED}:  # what was joined has rows of any file beside it
             of_token.setdefault(token, []).extend(ids)
             answers.setdefault(token, set()).update(found["response_frame_id"].drop_null().to_pylist())
-    for name, file in [(each, file) for each in _RELATED for file in stored.paths(each)]:
+    for name, file in [(each, file) for each in RELATED for file in stored.paths(each)]:
         token = token_of(file)
         if stored.rows[file] and token in of_token:
             table = read_parquet(stored.place(file))

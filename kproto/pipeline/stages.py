@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from kproto.tables.filters import Filters
     from kproto.tables.places import Place
 
-_RELATED: Final = ("requests", "responses", "partition_errors", "frames")
+RELATED: Final = ("requests", "responses", "partition_errors", "frames")
+"""The tables whose rows belong to a request each."""
+
 SMALL_TABLES: Final = ("brokers", "live_brokers", "captures", "bad_inputs")
 """Tables with few rows for each capture, which are read directly from the pieces."""
 
@@ -153,7 +155,7 @@ def gather(
     for stretch, last in stretches(batches, CHUNK_BYTES):
         tables = reader.tables(stretch, last=last)
         bodies.add(reader.given)
-        for name in (*_RELATED, *SMALL_TABLES):
+        for name in (*RELATED, *SMALL_TABLES):
             staged.write(name, _one_batch(tables[name]))
         requests += tables["requests"].num_rows
         seen.append(tables["requests"])
@@ -241,8 +243,8 @@ def relate(piece: str, directory: Place, knowledge: BrokersAndEpochs, filters: F
     accepted: list[pa.Table] = []
     kept: set[bytes] = set()
     addresses: set[tuple[str, str, int]] = set()
-    for batches in zip(*(read_staged(place_of(piece), name) for name in _RELATED), strict=True):
-        tables = {name: pa.Table.from_batches([b]) for name, b in zip(_RELATED, batches, strict=True)}
+    for batches in zip(*(read_staged(place_of(piece), name) for name in RELATED), strict=True):
+        tables = {name: pa.Table.from_batches([b]) for name, b in zip(RELATED, batches, strict=True)}
         tables = {name: with_connections(table, knowledge.connections) for name, table in tables.items()}
         tables = _with_brokers(without_requests(tables, left_out), knowledge.directory, filters)
         for name, table in tables.items():

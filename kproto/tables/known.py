@@ -103,14 +103,13 @@ class KnownTable:
     def _found(self, column: str, values: pa.Array) -> Iterator[pa.Table]:
         """Yield the rows of each file whose value in a column is one of some, the newest file first."""
         for file in self._files() if len(values) else ():
-            table = self._read(file, rows=pc.field(column).isin(values))
+            table = self._read(file).filter(pc.field(column).isin(values))
             if table.num_rows:
                 yield table
 
-    def _read(self, file: str, columns: list[str] | None = None, rows: pc.Expression | None = None) -> pa.Table:
+    def _read(self, file: str, columns: list[str] | None = None) -> pa.Table:
         assert self._stored is not None
-        table = read_parquet(self._stored.place(file), columns or self._schema.names)
-        return table if rows is None else table.filter(rows)
+        return read_parquet(self._stored.place(file), columns or self._schema.names)
 
     def _without_marks(self, rows: pa.Table) -> pa.Table:
         return rows.filter(pc.is_valid(rows[1])) if len(self._schema) > 1 else rows

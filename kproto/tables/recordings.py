@@ -120,13 +120,12 @@ class PartToRead(NamedTuple):
     """A part of a file to be read: the whole file, or what it has grown by.
 
     Attributes:
-        recording: The recording.
+        recording: The recording, as it was known before.
         file: The file.
         begin: The byte at which the part begins; 0: the whole file.
         size: Bytes of the file.
         in_order: Whether it is read whole, behind those of the same place: a log, and a capture of a recorder whose
             clock was set, as only what was before it tells by how much.
-        seen: The byte at which the file ended when it was read before.
     """
 
     recording: Recording
@@ -134,7 +133,6 @@ class PartToRead(NamedTuple):
     begin: int
     size: int
     in_order: bool = False
-    seen: int = 0
 
 
 class PartRead(NamedTuple):
@@ -253,7 +251,7 @@ class Known:
             if begin is not None:
                 in_order = known.place in self._set or _is_log(file, firsts.get(file, b""))
                 begin = 0 if in_order else begin
-                found.append(PartToRead(known, file, begin, state[0], in_order, known.size))
+                found.append(PartToRead(known, file, begin, state[0], in_order))
         return [*found, *self._beside(found)]
 
     def in_order(self, parts: Iterable[PartToRead], places: set[str]) -> list[PartToRead]:
@@ -583,7 +581,7 @@ def _read_part(
                 rest = reader.rest
         else:
             reader.begin_file(file_name(part.file))
-            tail_seen = Tail(part.file, part.begin, part.seen, goes_on=True)
+            tail_seen = Tail(part.file, part.begin, part.recording.size, goes_on=True)
             seen = CaptureSummary(file=summary.file)
             begun = [each for some in read_tail(tail_seen, open_file, seen) for each in some]
             for packets in read_tail(tail_seen._replace(size=part.size), open_file, summary, stop):
