@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from kproto.capture.collector import CAPTURE_ENDED
 from kproto.pipeline.stages import DROPPED, RELATED
 from kproto.pipeline.staging import StagedTables, read_staged
+from kproto.tables.arrays import rows_of
 from kproto.tables.places import place_of
 from kproto.tables.stored import read_parquet
 from kproto.tables.writing import token_of
@@ -66,11 +67,11 @@ def settle(
     """
     sources = [_ranked(pa.Table.from_batches(read_staged(place_of(each.path), "requests"))) for each in pieces]
     found = Settled()
-    dropped: list[list[pa.Array]] = [[] for _ in pieces]
+    gone: list[set[bytes]] = [set() for _ in pieces]
     for number, rows in enumerate(sources):
         late = pc.less(rows["ts"], watermark_us)
         if pc.any(late).as_py():
-            dropped[number].append(rows.filter(late)["frame_id"].combine_chunks())
+            gone[number].update(rows.filter(late)["frame_id"].to_pylist())
             found.expired += pc.sum(late).as_py()
             sources[number] = rows.filter(pc.invert(late))
     stored_files: list[str] = []
@@ -82,28 +83,24 @@ def settle(
             if stored.rows[file] and (taken_back or crosses or (begin <= last and end >= first)):
                 sources.append(_ranked(read_parquet(stored.place(file), _READ)))
                 stored_files.append(file)
-    gone: list[set[bytes]] = [set() for _ in sources]
     frames = pa.array({frame_id for frame_id, _answer in taken_back}, pa.binary())
-    for number in range(len(pieces), len(sources)) if taken_back else ():
-        rows = sources[number].filter(pc.is_in(sources[number]["frame_id"], value_set=frames))
-        pairs = zip(rows["frame_id"].to_pylist(), rows["answer"].to_pylist(), strict=True)
-        gone[number] = {frame_id for frame_id, answer in pairs if (frame_id, answer) in taken_back}
+    for rows in sources[len(pieces) :]:
+        some = rows.filter(pc.is_in(rows["frame_id"], value_set=frames)) if taken_back else rows[:0]
+        gone.append({pair[0] for pair in rows_of(some, ("frame_id", "answer")) if pair in taken_back})
     for frame_id, number in _losers([_without(rows, ids) for rows, ids in zip(sources, gone, strict=True)]):
         gone[number].add(frame_id)
     found.superseded = {file: [*ids] for file, ids in zip(stored_files, gone[len(pieces) :], strict=True) if ids}
-    for number in range(len(pieces)):
-        dropped[number].append(pa.array(gone[number], pa.binary()))
     for answer, numbers in _answers(sources, gone).items():  # the row of a response stands in one place
         if numbers[-1] >= len(pieces):
             found.answers.add(answer)
         for number in (
             each for each in numbers if each < len(pieces) and (each != numbers[0] or answer in found.answers)
         ):
-            dropped[number].append(pa.array([answer], pa.binary()))
-    for piece, ids in zip(pieces, dropped, strict=True):
-        if any(map(len, ids)):
+            gone[number].add(answer)
+    for piece, ids in zip(pieces, gone, strict=False):
+        if ids:
             staged = StagedTables(place_of(piece.path) / DROPPED)
-            staged.write(DROPPED, pa.RecordBatch.from_arrays([pa.concat_arrays(ids)], ["frame_id"]))
+            staged.write(DROPPED, pa.RecordBatch.from_arrays([pa.array(ids, pa.binary())], ["frame_id"]))
             staged.close()
     return found
 
@@ -141,10 +138,7 @@ def _without(rows: pa.Table, ids: Collection[bytes]) -> pa.Table:
 def _answers(sources: Sequence[pa.Table], gone: Sequence[Collection[bytes]]) -> dict[bytes, list[int]]:
     """Responses that several rows have: the sources of those rows that stay, in order."""
     found: dict[bytes, list[int]] = {}
-    shared = _shared(sources, "answer")
-    for frame_id, answer, source in zip(
-        *(shared[name].to_pylist() for name in ("frame_id", "answer", "source")), strict=True
-    ):
+    for frame_id, answer, source in rows_of(_shared(sources, "answer"), ("frame_id", "answer", "source")):
         if frame_id not in gone[source]:
             numbers = found.setdefault(answer, [])
             if source not in numbers:
@@ -154,9 +148,8 @@ def _answers(sources: Sequence[pa.Table], gone: Sequence[Collection[bytes]]) -> 
 
 def _losers(sources: Sequence[pa.Table]) -> Iterator[tuple[bytes, int]]:
     """Yield each request that several sources have, with each source whose row does not stay."""
-    shared = _shared(sources, "frame_id")
     best: dict[bytes, tuple[int, int]] = {}
-    rows = list(zip(*(shared[name].to_pylist() for name in ("frame_id", "rank", "source")), strict=True))
+    rows = list(rows_of(_shared(sources, "frame_id"), ("frame_id", "rank", "source")))
     for frame_id, rank, source in rows:
         best[frame_id] = max(best.get(frame_id, (rank, source)), (rank, source))  # of equal ones the stored row stays
     yield from ((frame_id, source) for frame_id, _rank, source in rows if source != best[frame_id][1])

@@ -11,24 +11,39 @@ from kproto.pipeline.settling import JOINED, settle, without_superseded
 from kproto.pipeline.stages import DROPPED, StagedPart, without_requests
 from kproto.pipeline.staging import StagedTables, read_staged
 from kproto.tables.brokers import BrokerFacts
-from kproto.tables.schemas import FRAMES, REQUESTS
+from kproto.tables.schemas import FRAMES, NEVER_NULL, REQUESTS, TIME
 from kproto.tables.stored import StoredTables
 from kproto.tables.writing import file_schema, write_table
 
 LESS, MORE = None, b"body"
 
+_FLOW = FRAMES.field("flow").type
+_SOME: dict[pa.DataType, Any] = {
+    **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.int64(), TIME), 1),
+    pa.string(): "a",
+    pa.binary(): b"a",
+    _FLOW: {field.name: "a" if field.type == pa.string() else 1 for field in _FLOW},
+}
+
 
 def requests(*rows: tuple[bytes, bytes | None, bytes | None]) -> pa.Table:
     """Requests by frame, response and body: without a body less is told of them."""
-    return pa.Table.from_pylist(
+    return filled(
+        "requests",
         [{"frame_id": frame, "response_frame_id": answer, "body_id": body, "ts": 1} for frame, answer, body in rows],
         file_schema("requests"),
     )
 
 
+def filled(name: str, rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows of a table with something in each column in which kproto writes no null."""
+    columns = [schema.field(column) for column in NEVER_NULL[name] if column in schema.names]
+    return pa.Table.from_pylist([{each.name: _SOME[each.type] for each in columns} | row for row in rows], schema)
+
+
 def frames(table: pa.Table) -> pa.Table:
     ids = {*table["frame_id"].to_pylist(), *table["response_frame_id"].drop_null().to_pylist()}
-    return pa.Table.from_pylist([{"frame_id": each} for each in sorted(ids)], FRAMES)
+    return filled("frames", [{"frame_id": each} for each in sorted(ids)], FRAMES)
 
 
 def left(
