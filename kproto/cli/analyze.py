@@ -19,6 +19,7 @@ import click
 
 from kproto.cli.footer import warn_of_bad_inputs
 from kproto.cli.options import CaptureCommand, PlaceType, capture_filters, format_option
+from kproto.cli.progress import waiting
 from kproto.cli.report import check_place, page_written
 from kproto.cli.sections import Section, print_sections
 from kproto.cli.summary import check_apis
@@ -230,7 +231,7 @@ def _follow(
     def waits(reason: str) -> None:
         print(f"no tables yet: {reason}", file=sys.stderr, flush=True)
 
-    with _explained(out.path), session as spark, _interruptible(), suppress(KeyboardInterrupt):
+    with waiting("following"), _explained(out.path), session as spark, _interruptible(), suppress(KeyboardInterrupt):
         follow(spark, captures[0], out, on_run=said, on_nothing=waits, **how)
 
 
