@@ -12,6 +12,7 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -264,7 +265,7 @@ class Known:
     def _beside(self, parts: Sequence[PartToRead]) -> Iterator[PartToRead]:
         """Yield what is known of places to which some come in order: it is read again with it, where it still is.
 
-        Logs too of which a copy was known under a name elsewhere.
+        Logs too of which a copy was known under a name elsewhere, and what rotation has given another name since.
         """
         places = {part.recording.place for part in parts if part.in_order}
         self._load("place", map(os.fsencode, places))
@@ -278,12 +279,26 @@ class Known:
         }
         known_names = self._names.rows(near, "recording").to_pylist()
         files += [(os.fsdecode(row["name"]), row["recording"]) for row in known_names]
-        for file, recording in files:
+        for file, recording in chain(files, self._renamed([file for file, _recording in files], near, places)):
             known = near.get(recording)
             is_wanted = known is not None and (known.place in self._set or _is_log(file, _first_of(file)))
             if known is not None and is_wanted and _holds(file, known):
                 del near[recording]
                 yield PartToRead(known, file, 0, file_size(file), in_order=True)
+
+    def _renamed(
+        self, files: Sequence[str], near: Mapping[str, Recording], places: Collection[str]
+    ) -> Iterator[tuple[str, str]]:
+        """Yield files beside some that have names of places, and are recordings that those are no longer."""
+        beside: list[str] = []
+        for folder in {Path(file).parent for file in files if not is_uri(file)} if near else ():
+            with suppress(OSError):
+                beside += map(str, folder.iterdir())
+        for file in sorted({*beside}.difference(files)):
+            if near and _place_of(file) in places and Path(file).is_file():
+                known, begin = self._recognised(file, None)
+                if known is not None and begin is None:
+                    yield file, known.id
 
     def note(self, part: PartRead) -> None:
         """Note how far a part was read."""

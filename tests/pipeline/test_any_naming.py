@@ -335,6 +335,22 @@ def test_logs_that_overlap_in_different_runs_are_told_once(tmp_path: Path) -> No
     assert found[1] == found[0]
 
 
+def test_a_log_of_which_the_live_file_alone_is_named_goes_on_behind_what_has_another_name_now(tmp_path: Path) -> None:
+    """At INFO a line tells no more than what changed: what was before it stands in the file that was rotated."""
+    lines = logs_of("kafka-2.8.2", "INFO")["broker-1/state-change.log"].splitlines(keepends=True)
+    live, whole = tmp_path / "logs" / "state-change.log", tmp_path / "whole" / "state-change.log"
+    filters = Filters(logs=LogReading(zone="UTC"))
+    for log in (live, whole):
+        log.parent.mkdir()
+    whole.write_bytes(b"".join(lines))
+    run(tmp_path / "once", whole, filters=filters)
+    for begin in range(0, len(lines), 130):
+        live.write_bytes(b"".join(lines[begin : begin + 130]))
+        run(tmp_path / "many", live, filters=filters)
+        live.with_name(f"{live.name}.{begin // 130}.gz").write_bytes(gzip.compress(live.read_bytes()))
+    assert rows(tmp_path / "many") == rows(tmp_path / "once")
+
+
 @pytest.mark.parametrize("apart", few([-HOUR, -3_000_000_000]))
 def test_an_answer_that_another_host_seemed_to_have_is_taken_back(apart: int, tmp_path: Path) -> None:
     """A host's file ends where the second one of another goes on, whose first one then shows that it belongs there."""
