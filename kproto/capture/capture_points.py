@@ -191,7 +191,10 @@ def points_of_files(paths: Iterable[str], ends: FileEnds) -> list[CapturePoint]:
     within, overlaps = within_others(files, ends)
     by_stem: dict[tuple[Path, str], list[str]] = {}
     for file in (file for file in files if file not in within):
-        by_stem.setdefault((Path(file).parent, _stem(Path(file).name)), []).append(file)
+        folder, stem = Path(file).parent, _stem(Path(file).name)
+        if stem.endswith(".log"):  # connections join captures
+            folder = Path(*above_times(folder.parts))
+        by_stem.setdefault((folder, stem), []).append(file)
     by_number: dict[tuple[Path, str], list[str]] = {}
     groups: list[tuple[list[str], bool]] = []  # whether their names are those of rotation
     for (folder, stem), files in by_stem.items():

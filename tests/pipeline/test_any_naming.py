@@ -351,6 +351,23 @@ def test_a_log_of_which_the_live_file_alone_is_named_goes_on_behind_what_has_ano
     assert rows(tmp_path / "many") == rows(tmp_path / "once")
 
 
+def test_a_log_in_a_directory_for_each_hour_is_one(tmp_path: Path) -> None:
+    lines = logs_of("kafka-2.8.2", "INFO")["broker-1/state-change.log"].splitlines(keepends=True)
+    filters = Filters(logs=LogReading(zone="UTC"))
+    whole, hours = tmp_path / "whole" / "state-change.log", []
+    for begin in range(0, len(lines), 130):
+        hours.append(tmp_path / "broker-1" / "2026-11-26" / f"{begin // 130:02}" / "state-change.log")
+        hours[-1].parent.mkdir(parents=True)
+        hours[-1].write_bytes(b"".join(lines[begin : begin + 130]))
+    whole.parent.mkdir()
+    whole.write_bytes(b"".join(lines))
+    run(tmp_path / "once", whole, filters=filters)
+    run(tmp_path / "together", *hours, filters=filters)
+    for hour in hours:
+        run(tmp_path / "many", hour.parent, filters=filters)
+    assert rows(tmp_path / "many") == rows(tmp_path / "together") == rows(tmp_path / "once")
+
+
 @pytest.mark.parametrize("apart", few([-HOUR, -3_000_000_000]))
 def test_an_answer_that_another_host_seemed_to_have_is_taken_back(apart: int, tmp_path: Path) -> None:
     """A host's file ends where the second one of another goes on, whose first one then shows that it belongs there."""
