@@ -12,7 +12,7 @@ import os
 import time
 import uuid
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -54,6 +54,7 @@ from kproto.tables.stored import (
     stored_pieces,
     whole_table,
 )
+from kproto.verdicts.states import micros
 from kproto.verdicts.summary import SUMMARY_COLUMNS, summarize, summary_from
 
 if TYPE_CHECKING:
@@ -707,10 +708,6 @@ class _Job:
             write_whole(self._stored.run / SUMMARY, (json.dumps(figures, ensure_ascii=False) + "\n").encode())
 
 
-def _us(time: datetime) -> int:
-    return (time - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
-
-
 def _midnight_us(day: str | None) -> int:
     if day is None:
         return -(1 << 63) + 1
@@ -743,7 +740,7 @@ def _joined_captures(captures: pa.Table, joiner: Joiner) -> pa.Table:
         lost += [
             each
             for each in row["losses"]
-            if each["kind"] == "gap" and (each["conn_id"], each["direction"], _us(each["ts"])) in filled
+            if each["kind"] == "gap" and (each["conn_id"], each["direction"], micros(each["ts"])) in filled
         ]
         row["losses"] = [each for each in row["losses"] if each not in lost]
     return pa.concat_tables([captures.filter(pc.invert(joined)), pa.Table.from_pylist(rows, captures.schema)])

@@ -50,7 +50,7 @@ def as_binary(lists: pa.Array) -> pa.Array:
     items = lists.values
     values = items.buffers()[1]
     start = items.offset * 4
-    data = values.slice(start) if values is not None else pa.py_buffer(b"")
+    data = values.slice(start) if values else pa.py_buffer(b"")  # no items: perhaps a buffer without an address
     found = pa.Array.from_buffers(pa.binary(), len(lists), [None, offsets.buffers()[1], data])
     return pc.if_else(pc.is_valid(lists), found, None) if lists.null_count else found
 

@@ -154,7 +154,7 @@ class History:
         for batch in states.to_batches():
             isr = batch.column("isr")
             is_coded = pa.types.is_dictionary(isr.type)
-            isr = pa.DictionaryArray.from_arrays(isr.indices, _binary(isr.dictionary)) if is_coded else _binary(isr)
+            isr = pa.DictionaryArray.from_arrays(isr.indices, as_binary(isr.dictionary)) if is_coded else as_binary(isr)
             columns = [
                 _partition_key(_numbered(batch.column("topic"), self._topics), batch.column("partition")),
                 _ids_numbered(batch.column("topic_id"), self._ids),
@@ -533,11 +533,6 @@ def _shifted(values: pa.Array) -> pa.Array:
 def _next(values: pa.Array) -> pa.Array:
     """Return the value after each; after the last there is none."""
     return pa.concat_arrays([values[1:], pa.nulls(1, values.type)])
-
-
-def _binary(lists: pa.Array) -> pa.Array:
-    """Return ``as_binary`` of lists; where they came from a file and hold no item, they may lack a buffer for items."""
-    return as_binary(lists if len(lists.values) else pa.array(lists.to_pylist(), lists.type))
 
 
 def _partition_key(topics: pa.Array, partitions: pa.Array) -> pa.Array:
